@@ -24,9 +24,10 @@ from rich.console import Console
 from rich.table import Table
 
 import eventlog
-from eventlog.log.contract import Append, Log
+from eventlog.log.commit import Append
+from eventlog.log.contract import Log
 from eventlog.log.postgres.connections import Connections
-from eventlog.log.postgres.engine import create, open_log
+from eventlog.log.postgres.opening import create, open_log
 from eventlog.open_log import open_log as open_any
 from projections import ModelView
 from tests.support.postgres_server import Server

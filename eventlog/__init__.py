@@ -64,7 +64,7 @@ from eventlog.errors import (
 from eventlog.history.catalog import SessionInfo
 from eventlog.history.session_page import SessionPage
 from eventlog.integrity.heads import SessionHead, StoreHead
-from eventlog.log.contract import Committed
+from eventlog.log.commit import Committed
 from eventlog.models.catalogue import KnownModel, ModelCatalogue, Rates
 from eventlog.models.catalogue import shipped as shipped_models
 from eventlog.session.naming import Names
@@ -75,7 +75,7 @@ from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.session.turn import Turn
 from eventlog.session.values import StoredValue, Values
-from eventlog.store import Store, repair, restore
+from eventlog.store import Store
 from eventlog.store import open_store as open
 from eventlog.values import (
     Agent,
@@ -113,6 +113,8 @@ if TYPE_CHECKING:
     from eventlog.importers.common.builder import RecordBuilder, RecordMapping
     from eventlog.importers.openai.messages import OpenAIChatMapping
     from eventlog.importers.openai.responses import OpenAIResponsesMapping
+    from eventlog.maintenance.backup import restore
+    from eventlog.maintenance.repair import repair
     from eventlog.records.feed import Feed
     from eventlog.records.read import Forgotten, Redacted
     from eventlog.search.hit import SearchHit, SearchPage
@@ -241,6 +243,8 @@ _HOMES = {
     "importers.common.builder": ("RecordBuilder", "RecordMapping"),
     "importers.openai.messages": ("OpenAIChatMapping",),
     "importers.openai.responses": ("OpenAIResponsesMapping",),
+    "maintenance.backup": ("restore",),
+    "maintenance.repair": ("repair",),
     "records.feed": ("Feed",),
     "records.read": ("Forgotten", "Redacted"),
     "search.hit": ("SearchHit", "SearchPage"),

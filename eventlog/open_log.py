@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.engine import EmbeddedLog
     from eventlog.log.postgres.engine import PostgresLog
 
-__all__ = ["LOST_NOTE", "driver", "is_server", "open_log", "place_of", "server_log"]
+__all__ = ["LOST_NOTE", "directory_of", "driver", "is_server", "open_log", "server_log"]
 
 LOST_NOTE = "1"
 """The note of a store whose own key is not known any more."""
@@ -55,7 +55,7 @@ def open_log(
     """
     if is_server(path):
         return _on_server(str(path), keys, {"lists_of": lists_of, "read_only": read_only, **options})
-    place = place_of(path)
+    place = directory_of(path)
     if str(place) == "memory:":
         from eventlog.log.memory import MemoryLog
 
@@ -92,12 +92,12 @@ def server_log(log: Log) -> PostgresLog | None:
 def _on_server(address: str, keys: KeySource | None, options: dict[str, Any]) -> Log:
     """Open the log on a server, made if it is not there; encrypted if there are keys."""
     with driver():
-        from eventlog.log.postgres import engine
+        from eventlog.log.postgres import opening
     if keys is None:
-        return _without_keys(engine.open_log(address, **options))
+        return _without_keys(opening.open_log(address, **options))
     ring = _ring(keys)
-    made = None if engine.exists(address) or options["read_only"] else ring.make()
-    log = engine.open_log(address, encryption="" if made is None else note_of(made), **options)
+    made = None if opening.exists(address) or options["read_only"] else ring.make()
+    log = opening.open_log(address, encryption="" if made is None else note_of(made), **options)
     if made is not None and log.settings.encryption != note_of(made):
         ring.destroy(made.id)  # another process made the log
     return _with_ring(log, ring)
@@ -149,7 +149,7 @@ def note_of(own: Family) -> str:
     return f"1 {own.id.hex()} {own.check()}"
 
 
-def place_of(path: str | os.PathLike[str]) -> Path:
+def directory_of(path: str | os.PathLike[str]) -> Path:
     """The directory of a path; `CallError` for an address of a server or a wrong type."""
     from pathlib import Path
 

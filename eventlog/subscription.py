@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, cast
 from eventlog.append.own_appends import uncommitted
 from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_encrypted, is_foreign
-from eventlog.errors import ArgumentTypeError, CallError, CursorError, brief
+from eventlog.errors import ArgumentTypeError, CallError, CursorError
+from eventlog.errors.base import brief
 from eventlog.events import Base, SessionErased
 from eventlog.following.follower import Follower, Watch
 from eventlog.following.thread_bell import ThreadBell
 from eventlog.history.catalog import entry_of
 from eventlog.history.cursor import StreamMark, reached_by, tag_of
-from eventlog.log.contract import Commit, Head, Log
+from eventlog.log.commit import Commit, Head
+from eventlog.log.contract import Log
 from eventlog.validation import require_or_none, require_wait
 
 if TYPE_CHECKING:

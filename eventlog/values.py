@@ -1,6 +1,6 @@
 """The values events are made of: content, models, tokens, errors, and the kinds of part.
 
-Not here: the events (`events.py`) and their bytes (`codec/batch.py`).
+Not here: the events (`events`) and their bytes (`codec/batch.py`).
 Every value is a frozen struct with a fixed field order, because structs are stored as arrays: a new
 field is added at the end, with a default.
 """

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from eventlog.log.contract import Commit, Log
+from eventlog.log.commit import Commit
+from eventlog.log.contract import Log
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.faults.tally import SLOW

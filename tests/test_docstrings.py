@@ -47,7 +47,8 @@ def _of(name: str, value: Any) -> Iterator[Documented]:
         yield Documented(name, value, inspect.getdoc(value) or "")
     elif inspect.isclass(value):
         yield Documented(name, value, inspect.getdoc(value) or "")
-        for key, member in vars(value).items():
+        bases = (base for base in reversed(value.__mro__) if base.__module__.startswith(("eventlog", "projections")))
+        for key, member in {key: member for base in bases for key, member in vars(base).items()}.items():
             function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
             if not key.startswith("_") and inspect.isfunction(function):
                 yield Documented(f"{name}.{key}", function, inspect.getdoc(function) or "")

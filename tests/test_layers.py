@@ -20,32 +20,32 @@ TOPS = ("eventlog", "projections")
 
 LAYERS: dict[str, str] = {
     "eventlog": """
-        errors values os_fork logger compression | events ids validation | log models | codec | history | integrity state
-        | append encryption following | session subscription open_log | maintenance recorder search | store | aio importers | records | adapters | __init__
+        errors values os_fork logger compression | events ids validation | log models streams | codec | history | integrity state
+        | append encryption following | session subscription open_log | maintenance recorder search | session_store | store | aio importers | records | adapters | __init__
         | __main__
     """,
     "projections": """
         replay tokens | conversation | view | requests transcript | window verify live | loop | reports | exports | server | inspector | __init__ demo
         | cli | __main__
     """,
-    "eventlog.log": "contract digests ticket worker | lists merkle validation | rules merkle_check | memory embedded postgres | __init__",
+    "eventlog.log": "commit digests worker | contract ticket | front | lists merkle validation | acceptance merkle_check | memory embedded postgres | __init__",
     "eventlog.log.embedded": """
         filesystem locks part_lists mark_watch | options watermark swap journal | memtable | segments | derived lookup directory
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.log.postgres": """
         clock faults once_read options rows seen statements schema | connections batch | acknowledged derived bodies session_lists follower tables
-        | reader | attempt | group_commit check | engine
+        | reader | attempt | group_commit check | engine | opening
     """,
     "eventlog.session": """
-        owner inputs open_work kept | host lease_record | liveness lease reader | executor outcome empty_answers | text_stream context late_result redact rollback values | tool_call turn | reply | session
-        | unfinished | subsessions | registry shelf naming
+        owner inputs open_work kept | host lease_record | liveness lease reader | lease_keeper | executor outcome empty_answers | registry text_stream context late_result rollback values
+        | redact status tool_call turn | filling | reply subsessions settings_commands | message_commands | session | handles unfinished shelf naming
     """,
     "eventlog.state": """
-        facts run | chunk | stored_facts | archive version_log | fact_store | state | stored rules evolve | decide loader
+        facts run | chunk | stored_facts | archive version_log | fact_store | state | closing stored rules evolve | decide loader
         | committed
     """,
-    "eventlog.append": "metrics delta_buffer contention lease_claim | pending | gate backlog | decider | writer bulk | pipeline flusher own_appends",
+    "eventlog.append": "metrics delta_buffer backoff lease_claim | pending | gate backlog | decider | writer bulk | pipeline flusher own_appends",
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,
@@ -59,7 +59,7 @@ LAYERS: dict[str, str] = {
         items messages records stored | message_list sturdy | thread | reading threads unused | rejoined | removal | item_store saver | __init__
     """,
     "eventlog.aio": "awaiting subscription | reply turn | session | __init__",
-    "eventlog.records": "json_value light earlier | index read unseen | told | forget | feed",
+    "eventlog.records": "json_value light earlier | index read unseen open_things state_questions | told | forget | feed",
     "projections.view": """
         neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt offer
         | message_rendering | assembly explain | followed_view | kept_view | model_view

@@ -14,7 +14,7 @@ from eventlog.adapters.claude_nodes import OPENING, Chosen, Nodes, Tip, kind_of
 from eventlog.adapters.claude_uuids import UuidIndex, uuid_of
 from eventlog.adapters.framework_feed import FrameworkFeed
 from eventlog.adapters.odd_values import shown_in
-from eventlog.append.contention import Contention
+from eventlog.append.backoff import Backoff
 from eventlog.errors import ConflictError, RetryError
 from eventlog.importers.claude_code.mapping import ClaudeCodeMapping
 from eventlog.importers.claude_code.records import is_root
@@ -46,7 +46,7 @@ class TranscriptFeed(FrameworkFeed):
         `keep` is called for each attempt, and what it returns with the entries of each append. What
         an attempt that is refused has stored is taken out of `entries`.
         """
-        contention = Contention()
+        backoff = Backoff()
         while True:
             newest = self._look()
             fresh = self._fresh(entries)
@@ -61,7 +61,7 @@ class TranscriptFeed(FrameworkFeed):
                     newest, tip, stored = numbers[-1], left, stored + len(piece)
             except RetryError as error:
                 entries[:] = fresh[stored:]
-                if not isinstance(error, ConflictError) or not contention.goes_on():  # another writer's entries
+                if not isinstance(error, ConflictError) or not backoff.goes_on():  # another writer's entries
                     raise
             else:
                 self._tips[newest] = tip

@@ -6,7 +6,8 @@ import sys
 from dataclasses import fields
 from typing import Any
 
-from eventlog.errors import ArgumentTypeError, brief
+from eventlog.errors import ArgumentTypeError
+from eventlog.errors.base import brief
 from eventlog.importers.common.json_lines import is_object
 
 __all__ = ["limit_of", "settings_of"]

@@ -84,12 +84,12 @@ def _user_parts(to: RecordBuilder, content: Any) -> list[str | File]:
             said.append(one)
         elif is_object(one) and isinstance(one.get("content"), str):
             said.append(str(one["content"]))
-        elif is_object(one) and (found := _file(one)) is not None:
+        elif is_object(one) and (found := _mime_and_url(one)) is not None:
             said.append(File(found[0], to.batch.content(found[1])))
     return said
 
 
-def _file(block: dict[str, Any]) -> tuple[str, str] | None:
+def _mime_and_url(block: dict[str, Any]) -> tuple[str, str] | None:
     """Return MIME type and URL of a file, None for what is none."""
     mime = text_or_empty(block.get("media_type")) or "application/octet-stream"
     data, url, name = block.get("data"), block.get("url"), block.get("file_id")
@@ -103,7 +103,9 @@ def _file(block: dict[str, Any]) -> tuple[str, str] | None:
 def _result(to: RecordBuilder, kind: str, part: dict[str, Any]) -> None:
     content = part.get("content")
     blocks = [one for one in (content if is_array(content) else [content]) if is_object(one) and "media_type" in one]
-    files = [Attachment(found[0], to.batch.content(found[1])) for one in blocks if (found := _file(one)) is not None]
+    files = [
+        Attachment(found[0], to.batch.content(found[1])) for one in blocks if (found := _mime_and_url(one)) is not None
+    ]
     if files:
         left = [one for one in content if one not in blocks] if is_array(content) else []
         content = left[0] if len(left) == 1 else left or ""
@@ -137,7 +139,7 @@ def _response(to: RecordBuilder, message: dict[str, Any], parts: list[dict[str, 
             to.call(call, text_or_empty(part.get("tool_name")), given, provider_executed=kind != "tool-call")
         elif kind == "builtin-tool-return":
             _result(to, kind, part)
-        elif kind == "file" and is_object(content) and (found := _file(content)) is not None:
+        elif kind == "file" and is_object(content) and (found := _mime_and_url(content)) is not None:
             to.file(File(found[0], to.batch.content(found[1])))
     usage = message.get("usage")
     if is_object(usage):

@@ -12,9 +12,10 @@ from eventlog import events as ev
 from eventlog.aio.awaiting import acquired, awaited, released, unless_held
 from eventlog.aio.reply import AsyncReply
 from eventlog.aio.turn import AsyncTurn
-from eventlog.log.contract import Committed
+from eventlog.log.commit import Committed
 from eventlog.session.lease import Lease
-from eventlog.session.session import Sent, Session
+from eventlog.session.message_commands import Sent
+from eventlog.session.session import Session
 from eventlog.validation import require, require_function
 from eventlog.values import File, Json, Model, PartKind
 

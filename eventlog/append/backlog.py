@@ -19,7 +19,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.append.contention import Contention
+from eventlog.append.backoff import Backoff
 from eventlog.append.delta_buffer import DeltaBuffer
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
 from eventlog.append.metrics import Metrics
@@ -40,7 +40,7 @@ from eventlog.errors import (
 )
 from eventlog.history.value_index import ValueIndex
 from eventlog.history.value_tree import changes_in
-from eventlog.log.contract import Append, Committed, LeaseState
+from eventlog.log.commit import Append, Committed, LeaseState
 from eventlog.logger import logger
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import allowed_deltas, decide, needs_no_lease
@@ -79,7 +79,7 @@ class Backlog:
         """Why something that no caller waits for is not committed; raised to the next caller."""
         self.is_behind = False
         """Whether this handle itself has committed events that the state does not have."""
-        self.contention = Contention()
+        self.backoff = Backoff()
         self._buffer = buffer
         self._metrics = metrics
         self._values = ValueIndex(committed.log, committed.session)
@@ -162,8 +162,8 @@ class Backlog:
             for command in sent.commands:
                 command.outcome = outcome
             assert sent.append is not None
-            if self.contention.conflicts:
-                self.contention.end()
+            if self.backoff.conflicts:
+                self.backoff.end()
             if sent.append.lease is not None and not outcome.repeated:
                 self._note_lease(sent.append.lease, sent.claim)
             if outcome.first == sent.first and not outcome.repeated and committed.loaded:
@@ -319,7 +319,7 @@ class Backlog:
     def _fail(self, sent: PendingAppend, error: Exception) -> None:
         """Settle the commands that the error of an append ends; others are tried again."""
         conflict = isinstance(error, ConflictError)
-        if conflict and not sent.is_conditional and self.contention.note():
+        if conflict and not sent.is_conditional and self.backoff.note():
             return
         self._metrics.failures += 1
         if not (conflict and sent.is_conditional):  # a lost compare-and-set is an answer, no fault
@@ -338,7 +338,7 @@ class Backlog:
         if isinstance(error, FencedError) and claim is not None and claim.is_over:
             claim.status, self.claim = LeaseStatus.LOST, None  # another owner has taken it: nothing is to be returned
         if isinstance(error, LimitError):
-            self._part(sent.commands, error)
+            self._split(sent.commands, error)
             return
         ends_all = fenced or isinstance(error, (StopError, CallError))
         if fenced or isinstance(error, StopError):
@@ -353,14 +353,14 @@ class Backlog:
         left = [command for command in sent.commands if command.outcome is None]
         if conflict:
             sent.is_retried_later = bool(left)
-            self.contention.end()
+            self.backoff.end()
         elif left and not fenced:
             sent.is_retried_later = True
             for command in self.commands:  # they would only wait behind what cannot be written now
                 if command.owned:
                     self.refuse(command, error)
 
-    def _part(self, commands: Sequence[AcceptedCommand], error: LimitError) -> None:
+    def _split(self, commands: Sequence[AcceptedCommand], error: LimitError) -> None:
         """Have commands that are too large together go in one by one, each with its pipeline.
 
         A command that is too large alone is refused.

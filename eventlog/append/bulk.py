@@ -16,7 +16,7 @@ from eventlog import events as ev
 from eventlog.append.metrics import Metrics
 from eventlog.append.pending import AcceptedCommand, PendingAppend, Terms, content_digest, limit_bodies
 from eventlog.errors import ConflictError, EventlogError
-from eventlog.log.contract import Ticket
+from eventlog.log.commit import Ticket
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import decide
 

@@ -13,7 +13,7 @@ from enum import Enum, auto
 import msgspec
 
 from eventlog.errors import FencedError
-from eventlog.log.contract import LeaseState
+from eventlog.log.commit import LeaseState
 
 __all__ = ["LeaseClaim", "LeaseStatus"]
 

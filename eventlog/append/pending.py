@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
-from eventlog.codec.batch import Batch, Entry, Item, encode_batch, pack
+from eventlog.codec.batch import Batch, Entry, Item, encode_batch, encode_value
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import LimitError
 from eventlog.events import SCHEMA
 from eventlog.history.catalog import CATALOG_EVENTS, QUIET_EVENTS, CatalogEntry, evolve_entry
-from eventlog.log.contract import Append, Committed, LeaseState, Ticket
+from eventlog.log.commit import Append, Committed, LeaseState, Ticket
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import require_items
 from eventlog.state.state import State
@@ -38,7 +38,7 @@ _NO_EVENTS = Batch(SCHEMA, 0, False, [])
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """The terms under which a command has an append of its own, as in `contract.Append`.
+    """The terms under which a command has an append of its own, as in `commit.Append`.
 
     `expected` is the caller's: the command is not decided anew where the session is elsewhere.
     """
@@ -217,7 +217,7 @@ class PendingAppend(msgspec.Struct, eq=False):
             time=last_time,
             quiet=quiet,
             messages=messages,
-            entry=pack(entry) if new_entry or terms.creates_at is not None else None,
+            entry=encode_value(entry) if new_entry or terms.creates_at is not None else None,
             bodies=tuple(bodies.items()),
             creates_at=terms.creates_at,
             expected=None if terms.creates_at is not None else last - count,
@@ -241,7 +241,7 @@ def limit_bodies(bodies: Mapping[bytes, bytes]) -> int:
 def content_digest(items: Sequence[tuple[int, ev.Event]]) -> bytes:
     """Return the digest of what a request asks for: its events without their times."""
     try:
-        return sha256(b"".join(pack(event) for _, event in items)).digest()
+        return sha256(b"".join(encode_value(event) for _, event in items)).digest()
     except (TypeError, ValueError, OverflowError, RecursionError):
         require_items(items)
         raise

@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeAlias, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.backlog import MAX_RUN
-from eventlog.append.contention import Contention
+from eventlog.append.backoff import Backoff
 from eventlog.append.decider import Decider
 from eventlog.append.gate import Gate
 from eventlog.append.lease_claim import LeaseClaim
@@ -32,7 +32,8 @@ from eventlog.errors import (
 )
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import head_of
-from eventlog.log.contract import Append, Committed, Log
+from eventlog.log.commit import Append, Committed
+from eventlog.log.contract import Log
 from eventlog.state.committed import CommittedState
 from eventlog.state.state import State
 
@@ -46,7 +47,7 @@ MAX_ACCEPTED_BYTES = 1 << 20
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Waited: TypeAlias = PendingAppend | Gate | Contention
+Waited: TypeAlias = PendingAppend | Gate | Backoff
 """Waits that may stand between a command and its outcome."""
 
 
@@ -71,7 +72,7 @@ class SessionWriter:
     @property
     def is_late(self) -> bool:
         """Whether another writer came before the last append, which was decided anew."""
-        return bool(self.backlog.contention.conflicts and self.backlog.commands)
+        return bool(self.backlog.backoff.conflicts and self.backlog.commands)
 
     @property
     def is_crowded(self) -> bool:
@@ -240,9 +241,9 @@ class SessionWriter:
             if self._decider.gate is not None and (gate := self._decider.gate_of_others()) is not None:
                 gate.require_patience()
                 return gate
-            if backlog.contention.asks_for_pause:
-                if ended is not backlog.contention:
-                    return backlog.contention
+            if backlog.backoff.asks_for_pause:
+                if ended is not backlog.backoff:
+                    return backlog.backoff
                 backlog.refresh()
             if command.outcome is None:
                 backlog.hand_over()

@@ -35,11 +35,11 @@ __all__ = [
     "Item",
     "batch_of",
     "decode",
+    "decode_value",
     "encode",
     "encode_batch",
+    "encode_value",
     "json_decoder",
-    "pack",
-    "unpack",
     "validate",
 ]
 
@@ -216,7 +216,7 @@ _MARK = b"\xc1"
 V = TypeVar("V")
 
 
-def pack(value: msgspec.Struct) -> bytes:
+def encode_value(value: msgspec.Struct) -> bytes:
     """Return the bytes of a small value stored beside the events, lone surrogates included."""
     try:
         return _ENCODER.encode(value)
@@ -224,8 +224,8 @@ def pack(value: msgspec.Struct) -> bytes:
         return _MARK + _ENCODER.encode(map_text(msgspec.to_builtins(value, builtin_types=(bytes,)), escape))
 
 
-def unpack(data: bytes, kind: type[V]) -> V:
-    """Return the value of `pack`; `DamagedError` if it cannot be read."""
+def decode_value(data: bytes, kind: type[V]) -> V:
+    """Return the value of `encode_value`; `DamagedError` if it cannot be read."""
     try:
         decoder = _decoder(cast("Any", kind))
         if data.startswith(_MARK):

@@ -22,13 +22,13 @@ __all__ = [
     "BYTES",
     "INLINE",
     "MAX_BODY_BYTES",
+    "body_data",
+    "body_text",
+    "checked_body_text",
     "from_file",
     "to_content",
     "to_data",
     "to_file",
-    "unpack",
-    "unpack_checked",
-    "unpack_data",
 ]
 
 INLINE = 1024
@@ -106,7 +106,7 @@ def to_file(body: Body, packed: bytes, file: BinaryIO) -> None:
     file.writelines(_pieces(body, packed))
 
 
-def unpack(body: Body, packed: bytes) -> str:
+def body_text(body: Body, packed: bytes) -> str:
     """Return the text of a body; `DamagedError` if the bytes are not the ones it names.
 
     The bytes are decoded piece by piece, so they are never all in memory beside all of the text.
@@ -123,7 +123,7 @@ def unpack(body: Body, packed: bytes) -> str:
     return text
 
 
-def unpack_checked(body: Body, packed: bytes) -> str:
+def checked_body_text(body: Body, packed: bytes) -> str:
     """Return the text of a body whose packed bytes the log has just checked.
 
     A plain one is not hashed again. `DamagedError` if its size is another, `CallError` for a body
@@ -131,7 +131,7 @@ def unpack_checked(body: Body, packed: bytes) -> str:
     """
     _require_text(body)
     if packed[:1] != PLAIN_MARK:
-        return unpack(body, packed)
+        return body_text(body, packed)
     if len(packed) != body.size + 1:
         raise DamagedError(f"body {body.digest.hex()} is not what was stored")
     try:
@@ -140,7 +140,7 @@ def unpack_checked(body: Body, packed: bytes) -> str:
         raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
 
 
-def unpack_data(body: Body, packed: bytes) -> bytes:
+def body_data(body: Body, packed: bytes) -> bytes:
     """Return the bytes of a body; `DamagedError` if they are not the ones it names."""
     return b"".join(_pieces(body, packed))
 

@@ -12,7 +12,7 @@ from eventlog.codec.batch import Batch, Entry, decode_sized
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError, DataError
 from eventlog.events import AssistantMessageStarted, Event, UserMessageAdded
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 
 __all__ = ["DecodedCommit", "Mark", "Recorded", "Span", "decode_commit", "events_of", "spans_of"]
 

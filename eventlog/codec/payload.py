@@ -29,8 +29,8 @@ empty.
 *Foreign* streams belong to other programs that keep events in the log, such as `eventlog.recorder`.
 Their catalog entries and payloads begin with `FOREIGN`, 0xC1 twice; an encrypted foreign value has
 this mark first, then the mark of encryption. A conversation's bytes begin with at most one 0xC1,
-and a MessagePack value follows it (`batch.pack`). A head or a commit therefore shows by itself
-whether it is a conversation's; the name of the session does not matter.
+and a MessagePack value follows it (`batch.encode_value`). A head or a commit therefore shows by
+itself whether it is a conversation's; the name of the session does not matter.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from typing import TypeVar
 import msgspec
 
 from eventlog.errors import DamagedError, TooNewError
-from eventlog.log.contract import Commit, Head
+from eventlog.log.commit import Commit, Head
 
 __all__ = [
     "DESTROYED",

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.codec.batch import decode, pack, unpack
+from eventlog.codec.batch import decode, decode_value, encode_value
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import (
     FOREIGN,
@@ -30,7 +30,7 @@ from eventlog.codec.redaction import contents
 from eventlog.compression import compressed_body
 from eventlog.errors import DamagedError, DataError
 from eventlog.history.catalog import CatalogEntry
-from eventlog.log.contract import Append, Commit, Head
+from eventlog.log.commit import Append, Commit, Head
 from eventlog.log.digests import digests_in
 from eventlog.values import Body
 
@@ -219,7 +219,7 @@ def _clear_part(entry: bytes, scope_name: Callable[[str], str]) -> bytes:
     said = read_entry(entry)
     if said is None:
         return b""
-    return pack(
+    return encode_value(
         CatalogEntry(
             scope=scope_name(said.scope),
             parent=said.parent,
@@ -245,7 +245,7 @@ def read_entry(entry: bytes | None) -> CatalogEntry | None:
     if not entry or entry.startswith(FOREIGN):
         return None
     try:
-        return unpack(entry, CatalogEntry)
+        return decode_value(entry, CatalogEntry)
     except DamagedError:
         return None
 

@@ -26,38 +26,30 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from typing import NamedTuple
-from zlib import crc32
 
 from eventlog import os_fork
+from eventlog.encryption.key_lines import (
+    EMPTY,
+    HEADER,
+    LINE_BYTES,
+    TITLE,
+    has_header,
+    line_of,
+    lines_without,
+    parse_keys,
+    unbroken_size,
+)
 from eventlog.encryption.keys import KEY_BYTES
-from eventlog.errors import DamagedError, KeysError, StorageError, TooNewError
+from eventlog.errors import DamagedError, KeysError, StorageError
 from eventlog.log.embedded.filesystem import data_end, make_directory, sync_directory
 
 __all__ = ["KeyFile", "is_key_file"]
 
-_TITLE = b"eventlog keys "
-_HEADER = _TITLE + b"1\n"
-_NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS = 32, 64, 8
-_LINE_BYTES = _NAME_DIGITS + _KEY_DIGITS + _CHECK_DIGITS + 3
 _SIZE = 3
 """Index of the size in what `_file_state` returns."""
 _LONGEST_HOLE = 1 << 20
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 """Errors of file systems that have no hard links."""
-
-
-class _KeyTable(NamedTuple):
-    """Content of a key file."""
-
-    keys: dict[str, bytes]
-    damaged: tuple[int, ...]
-    """Numbers of the lines that cannot be read."""
-    ends: bool
-    """Whether the last line is whole."""
-
-
-_EMPTY = _KeyTable({}, (), ends=True)
 
 
 class KeyFile:
@@ -68,7 +60,7 @@ class KeyFile:
         self._new_file = self.path.with_name(self.path.name + ".new")
         self._old_file = self.path.with_name(self.path.name + ".destroyed")
         self._lock = RLock()
-        self._content = _EMPTY
+        self._content = EMPTY
         self._seen: tuple[int, ...] = ()
         self._written: tuple[int, ...] = ()
         """State of the file after the last line that this program wrote."""
@@ -119,7 +111,7 @@ class KeyFile:
         if seen == self._seen:
             return
         _require_names(self.path, fd, 1 + _is_at(fd, self._old_file))
-        self._content = _parse(self.path, _read(self.path, fd))
+        self._content = parse_keys(self.path, _read(self.path, fd))
         self._seen = seen
 
     def _recover(self) -> None:
@@ -138,7 +130,7 @@ class KeyFile:
             whole = _repair_end(self.path, fd)
             os.lseek(fd, whole, os.SEEK_SET)
             try:
-                _write(self.path, fd, (b"" if whole else _HEADER) + _line(name, key))
+                _write(self.path, fd, (b"" if whole else HEADER) + line_of(name, key))
             except BaseException:
                 os.ftruncate(fd, whole)
                 raise
@@ -158,7 +150,7 @@ class KeyFile:
                 if name not in self._content.keys and self._content.ends and not self._content.damaged:
                     return
                 data = _read(self.path, fd)
-                kept = _without(self.path, data, name)
+                kept = lines_without(self.path, data, name)
                 if len(kept) < len(data):
                     self._replace(fd, kept)
                 elif self._content.damaged:
@@ -178,7 +170,7 @@ class KeyFile:
                 if error.errno not in _NO_LINKS:
                     raise
             self._new_file.replace(self.path)
-            self._content, self._seen = _EMPTY, ()
+            self._content, self._seen = EMPTY, ()
             sync_directory(self.path.parent)
             _overwrite(fd)
             self._old_file.unlink(missing_ok=True)
@@ -309,12 +301,12 @@ def _repair_end(path: Path, fd: int) -> int:
     size = os.fstat(fd).st_size
     whole = 0
     ends = True
-    if _header(path, os.pread(fd, len(_HEADER), 0)):
-        begin = max(size - 2 * _LINE_BYTES, 0)
+    if has_header(path, os.pread(fd, len(HEADER), 0)):
+        begin = max(size - 2 * LINE_BYTES, 0)
         found = os.pread(fd, size - begin, begin)
         if b"\n" not in found:
             raise DamagedError(f"key file {path}: the last line cannot be read")
-        found = found[: _unbroken(found)]
+        found = found[: unbroken_size(found)]
         whole, ends = begin + len(found), found.endswith(b"\n")
     if whole < size or not ends:  # synced alone, so that the next line cannot be torn from it
         os.ftruncate(fd, whole)
@@ -323,89 +315,12 @@ def _repair_end(path: Path, fd: int) -> int:
     return whole
 
 
-def _unbroken(data: bytes) -> int:
-    """Return the size without a torn last line; one without its line feed is not torn."""
-    end = data.rfind(b"\n") + 1
-    last = data[end : end + _LINE_BYTES - 1]
-    if _is_valid_line(last):
-        return end + len(last)
-    torn = end - _LINE_BYTES  # a file that grew has zeros where no data arrived
-    if end == len(data) and torn > 0 and data[torn - 1 : torn + 1] == b"\n\0":
-        return torn
-    return end
-
-
-def _line(name: str, key: bytes) -> bytes:
-    said = f"{name} {key.hex()}".encode()
-    return b"%b %08x\n" % (said, crc32(said))
-
-
 def is_key_file(path: Path) -> bool:
     """Whether there is a file with keys at a path; False if that cannot be known."""
     try:
         if not path.is_file():
             return False
         with path.open("rb") as file:
-            return file.read(len(_TITLE)) == _TITLE
+            return file.read(len(TITLE)) == TITLE
     except OSError:
         return False
-
-
-def _header(path: Path, data: bytes) -> bool:
-    """Whether the header is whole; False if it is torn.
-
-    `TooNewError` or `KeysError` if the file begins with something else.
-    """
-    if data.startswith(_HEADER):
-        return True
-    if _HEADER.startswith(data):
-        return False
-    line = data.partition(b"\n")[0]
-    if line.startswith(_TITLE) and line.removeprefix(_TITLE).isdigit():
-        raise TooNewError(f"key file {path} has format {int(line.removeprefix(_TITLE))}, known is 1")
-    raise KeysError(f"{path} is no key file")
-
-
-def _parse(path: Path, data: bytes) -> _KeyTable:
-    if not _header(path, data):
-        return _KeyTable({}, (), ends=not data)
-    unbroken = data[: _unbroken(data)]
-    lines = unbroken[len(_HEADER) :].removesuffix(b"\n").split(b"\n") if len(unbroken) > len(_HEADER) else []
-    keys: dict[str, bytes] = {}
-    damaged: list[int] = []
-    for number, line in enumerate(lines, 2):
-        if _is_valid_line(line):
-            keys[line[:_NAME_DIGITS].decode()] = bytes.fromhex(line[_NAME_DIGITS + 1 :][:_KEY_DIGITS].decode())
-        else:
-            damaged.append(number)
-    return _KeyTable(keys, tuple(damaged), ends=len(unbroken) == len(data))
-
-
-def _is_valid_line(line: bytes) -> bool:
-    """Whether a line, without its end, is as it was written."""
-    said, _, check = line.rpartition(b" ")
-    name, _, digits = said.partition(b" ")
-    shaped = (len(name), len(digits), len(check)) == (_NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS)
-    return shaped and b"%08x" % crc32(said) == check
-
-
-def _without(path: Path, data: bytes, name: str) -> bytes:
-    """Return the file's bytes without the lines that begin with a name, damaged or not.
-
-    A line whose end is damaged runs on in the next, which stays. `DamagedError` if it cannot be
-    told what of a line is the key.
-    """
-    start = name.encode() + b" "
-    lines = data.split(b"\n")
-    kept: list[bytes] = []
-    for number, line in enumerate(lines, 1):
-        rest = line[_LINE_BYTES:]
-        if not line.startswith(start):
-            kept.append(line)
-        elif _is_valid_line(rest):
-            kept.append(rest)
-        elif rest:
-            raise DamagedError(f"key file {path}: line {number} cannot be read, and has the key to destroy with others")
-    if kept[-1] is not lines[-1]:
-        kept.append(b"")
-    return b"\n".join(kept)

@@ -16,8 +16,6 @@ written to.
 Three things stay in clear: the tombstones of erased sessions, to be read when the key is gone, the
 scrub ledger (`integrity/scrub_ledger.py`), and the streams of names, whose ids are keyed hashes
 (`history/name_streams.py`).
-
-`SessionBodies` is what belongs to one session: bodies and derived values under its family's key.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from eventlog.codec.payload import (
-    DESTROYED,
     FORMAT,
     EncryptedValue,
     decode_encrypted_value,
@@ -44,26 +41,15 @@ from eventlog.encryption.envelope import (
     encrypt_append,
     encrypt_tombstone,
     entry_of,
-    is_tombstone,
     is_tombstone_append,
     read_entry,
     reencrypt,
 )
-from eventlog.errors import AlreadyExistsError, DataError, EventlogError, KeyMissingError, NotFoundError
-from eventlog.log.contract import (
-    GROWING,
-    STAMP_BYTES,
-    Append,
-    BodyStore,
-    Commit,
-    Committed,
-    Head,
-    HeadReader,
-    LeaseState,
-    Log,
-    Place,
-    Ticket,
-)
+from eventlog.encryption.unused_keys import destroy_unused_keys, encrypted_heads, is_tombstone_entry
+from eventlog.errors import AlreadyExistsError, DataError, KeyMissingError, NotFoundError
+from eventlog.log.commit import Append, Commit, Head, Ticket
+from eventlog.log.contract import GROWING, STAMP_BYTES, BodyStore, HeadReader, Log, Place
+from eventlog.log.front import FrontLog
 from eventlog.log.merkle import HASH_BYTES
 from eventlog.log.ticket import refused
 from eventlog.log.validation import size_of, validate_derived_keys
@@ -74,7 +60,7 @@ if TYPE_CHECKING:
     from eventlog.encryption.family import Family
     from eventlog.encryption.key_ring import KeyRing
 
-__all__ = ["EncryptedLog", "SessionBodies"]
+__all__ = ["EncryptedLog"]
 
 _MAX_FAMILIES = 16_384
 """Sessions whose family is cached."""
@@ -82,11 +68,11 @@ _MAX_ENTRIES = 1024
 """Sessions whose catalog entry is cached."""
 
 
-class EncryptedLog(Log):
+class EncryptedLog(FrontLog):
     """An engine and the keys to its content; `own` is the store's own key, None without keys."""
 
     def __init__(self, engine: Log, ring: KeyRing, own: Family | None) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._ring = ring
         self._own = own
         self._families: dict[str, bytes] = {}
@@ -97,41 +83,11 @@ class EncryptedLog(Log):
     def __repr__(self) -> str:
         return f"<EncryptedLog over {self._engine!r}>"
 
-    @property
-    def engine(self) -> Log:
-        """Log underneath, which has ciphertext."""
-        return self._engine
-
-    @property
-    def read_only(self) -> bool:
-        """Whether writing is refused."""
-        return self._engine.read_only
-
     @contextmanager
     def reading(self) -> Generator[HeadReader]:
         """See `contract.Log`."""
         with self._engine.reading() as heads:
             yield _OpenedHeads(self, heads)
-
-    @property
-    def clock(self) -> Callable[[], int]:
-        """See `contract.Log`."""
-        return self._engine.clock
-
-    @property
-    def partitions(self) -> int:
-        """See `contract.Log`."""
-        return self._engine.partitions
-
-    @property
-    def identity(self) -> bytes:
-        """See `contract.Log`."""
-        return self._engine.identity
-
-    @property
-    def stopped(self) -> bool:
-        """Whether nothing more is written through this handle."""
-        return self._engine.stopped
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -251,32 +207,6 @@ class EncryptedLog(Log):
     def _decrypt_head(self, head: Head) -> Head:
         return decrypt_head(head, self._ring)
 
-    def _encrypted_heads(self) -> Iterator[Head]:
-        """Yield the stored heads without those of the streams that are never encrypted."""
-        return (head for head in self._engine.heads() if not is_clear(head.session, head.entry))
-
-    def commits_at(self, positions: Sequence[int]) -> list[Commit | None]:
-        """Return the commits as they are stored; see `contract.Log`."""
-        return self._engine.commits_at(positions)
-
-    def last_positions(self) -> tuple[int, ...]:
-        """See `contract.Log`."""
-        return self._engine.last_positions()
-
-    def wait_after(self, positions: Sequence[int], timeout: float) -> bool:
-        """See `contract.Log`."""
-        return self._engine.wait_after(positions, timeout)
-
-    def request(self, session: str, request: str) -> Committed | None:
-        """See `contract.Log`."""
-        return self._engine.request(session, request)
-
-    def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
-        """See `contract.Log`."""
-        return self._engine.set_lease(session, state, replaces=replaces)
-
-    # -- what belongs to a session, or to none -----------------------------------------------------
-
     def of(self, session: str) -> BodyStore:
         """Return the bodies and derived values of a session's family."""
         return SessionBodies(self, session)
@@ -296,7 +226,7 @@ class EncryptedLog(Log):
 
     def body(self, digest: bytes) -> bytes | None:
         """Return the packed bytes of a body of any family; `of` asks only the right one."""
-        for id in dict.fromkeys(entry_of(head).key for head in self._encrypted_heads()):
+        for id in dict.fromkeys(entry_of(head).key for head in encrypted_heads(self._engine)):
             family = self._ring.find(id)
             found = None if family is None else self.body_of(family, digest)
             if found is not None:
@@ -310,10 +240,6 @@ class EncryptedLog(Log):
         if stored is None:
             return None
         return family.decrypt_body(name, decode_encrypted_value(stored).data)
-
-    def bodies(self) -> Iterator[bytes]:
-        """Yield the names under which bodies are stored; see `name`."""
-        return self._engine.bodies()
 
     def get_derived(self, key: bytes) -> bytes | None:
         """Return a derived value of no session, or of any session whose key is there."""
@@ -336,10 +262,6 @@ class EncryptedLog(Log):
                 encrypted.append((key, stamp + encode_encrypted(EncryptedValue(FORMAT, family.id, b"", data))))
         self._engine.put_derived(encrypted)
 
-    def derived_keys(self, prefix: bytes) -> list[bytes]:
-        """Return the keys of derived values, unreadable ones included."""
-        return self._engine.derived_keys(prefix)
-
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Return the readable derived values by key order."""
         found = ((key, self._decrypt_derived(key, stored)) for key, stored in self._engine.scan_derived(prefix))
@@ -357,40 +279,16 @@ class EncryptedLog(Log):
     # -- keys that go, and content that does -------------------------------------------------------
 
     def forget_keys(self) -> None:
-        """Destroy the keys of all families of which every session is erased.
-
-        The tombstones of the erased sessions must be committed before the call: a fork that begins
-        meanwhile then finds its parent's tombstone (`may_lose_key`). The log notes each destroyed
-        key among its derived values and does not ask the key provider again. If a note is lost, the
-        provider is asked once more, which does no harm.
-        """
-        if self._ring.empty:
-            return
-        entries = [entry_of(head) for head in self._encrypted_heads()]
-        alive = {encrypted.key for encrypted in entries if not _is_tombstone(encrypted)}
-        noted = {key.removeprefix(DESTROYED) for key in self._engine.derived_keys(DESTROYED)}
-        notes: list[tuple[bytes, bytes]] = []
-        failure: EventlogError | None = None
-        for id in {encrypted.key for encrypted in entries} - alive:
-            if id in noted and self._ring.lasting:
-                self._ring.evict(id)  # another handle had it destroyed
-                continue
-            try:
-                self._ring.destroy(id)
-                notes.append((DESTROYED + id, b"\1"))
-            except EventlogError as error:  # other keys can still be destroyed
-                failure = failure or error
-        self._entries = {}
-        if notes:
-            with suppress(EventlogError):
-                self._engine.put_derived(notes)
-        if failure is not None:
-            raise failure
+        """Destroy the keys of all families of which every session is erased."""
+        try:
+            destroy_unused_keys(self._engine, self._ring)
+        finally:
+            self._entries = {}
 
     def may_lose_key(self, parent: str) -> bool:
         """Whether a session is erased; a fork may still have begun from it."""
         head = self._engine.head(parent)
-        return head is not None and not is_clear(parent, head.entry) and _is_tombstone(entry_of(head))
+        return head is not None and not is_clear(parent, head.entry) and is_tombstone_entry(entry_of(head))
 
     def stored_changes(
         self, changes: Mapping[str, Callable[[Commit], Commit]]
@@ -408,14 +306,6 @@ class EncryptedLog(Log):
         return reencrypt(stored, changed, self._ring)
 
     # -- the rest ------------------------------------------------------------------------------
-
-    def sync(self) -> None:
-        """See `contract.Log`."""
-        self._engine.sync()
-
-    def probe(self) -> list[str]:
-        """See `contract.Log`."""
-        return self._engine.probe()
 
     def check(self) -> list[str]:
         """See `contract.Log`; also decrypt every head's catalog entry that a key is there for."""
@@ -437,14 +327,6 @@ class EncryptedLog(Log):
         if self._ring.empty:
             return KeyMissingError("it is encrypted, and the store was opened without its keys", session=session)
         return KeyMissingError("its key is gone", session=session)
-
-    def close(self) -> None:
-        """See `contract.Log`."""
-        self._engine.close()
-
-
-def _is_tombstone(entry: EncryptedValue) -> bool:
-    return not entry.data and is_tombstone(entry.clear)
 
 
 class _OpenedHeads:

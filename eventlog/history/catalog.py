@@ -9,11 +9,11 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.codec.batch import unpack
+from eventlog.codec.batch import decode_value
 from eventlog.codec.payload import decode_encrypted_value, is_encrypted, is_foreign
 from eventlog.errors import DamagedError
 from eventlog.history.ranges import Range, merged
-from eventlog.log.contract import Head
+from eventlog.log.commit import Head
 from eventlog.values import Origin, Tokens
 
 __all__ = [
@@ -134,8 +134,8 @@ def entry_of(head: Head) -> CatalogEntry:
     try:
         if is_encrypted(data):
             data = decode_encrypted_value(data).clear
-            return unpack(data, CatalogEntry) if data else CatalogEntry()
-        return unpack(data, CatalogEntry)
+            return decode_value(data, CatalogEntry) if data else CatalogEntry()
+        return decode_value(data, CatalogEntry)
     except DamagedError as error:
         raise DamagedError(error.message, session=head.session) from error
 

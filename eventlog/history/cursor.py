@@ -24,12 +24,14 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 
-from eventlog.errors import CallError, CursorError, brief
+from eventlog.errors import CallError, CursorError
+from eventlog.errors.base import brief
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eventlog.log.contract import Commit, Log, Place
+    from eventlog.log.commit import Commit
+    from eventlog.log.contract import Log, Place
 
 __all__ = [
     "Reached",
@@ -111,7 +113,7 @@ class StreamMark:
     def cursor(self, position: int) -> str:
         """Return the cursor behind the event at a position of this commit."""
         at = self._partition
-        return _text(
+        return _written(
             _Stream(self._store[:_STORE], (*self._reached[:at], (position, self._tag), *self._reached[at + 1 :]))
         )
 
@@ -124,7 +126,7 @@ def tag_of(commit: Commit) -> bytes:
 def cursor_at(log: Log, positions: Sequence[int]) -> str:
     """Return the cursor behind a position of each partition."""
     reached = tuple(zip(positions, tags_at(log, positions), strict=True))
-    return _text(_Stream(log.identity[:_STORE], reached))
+    return _written(_Stream(log.identity[:_STORE], reached))
 
 
 def reached_by(cursor: str, log: Log) -> list[Reached]:
@@ -152,7 +154,7 @@ def tags_at(log: Log, positions: Sequence[int]) -> list[bytes]:
 
 def list_cursor(log: Log, lists: Sequence[bytes], place: Place) -> str:
     """Return the cursor behind a place in these lists of a log."""
-    return _text(_List(log.identity[:_STORE], _digest(lists), *place))
+    return _written(_List(log.identity[:_STORE], _digest(lists), *place))
 
 
 def place_in(cursor: str, log: Log, lists: Sequence[bytes]) -> Place:
@@ -172,7 +174,7 @@ def place_in(cursor: str, log: Log, lists: Sequence[bytes]) -> Place:
 
 def hits_cursor(log: Log, search: Sequence[object], place: int) -> str:
     """Return the cursor behind a place among the hits of a search: its words and filters."""
-    return _text(_Hits(log.identity[:_STORE], _digest(search), place))
+    return _written(_Hits(log.identity[:_STORE], _digest(search), place))
 
 
 def hit_place(cursor: str, log: Log, search: Sequence[object]) -> int:
@@ -187,7 +189,7 @@ def hit_place(cursor: str, log: Log, search: Sequence[object]) -> int:
     return said.place
 
 
-def _text(said: _Stream | _List | _Hits) -> str:
+def _written(said: _Stream | _List | _Hits) -> str:
     return urlsafe_b64encode(_encode(said)).decode().rstrip("=")
 
 

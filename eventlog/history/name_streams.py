@@ -25,16 +25,18 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import msgspec
 
 from eventlog.codec.payload import NAMED, NAMES, is_encrypted, is_foreign
-from eventlog.errors import AlreadyExistsError, CallError, DamagedError, LimitError, TooNewError, brief
+from eventlog.errors import AlreadyExistsError, CallError, DamagedError, LimitError, TooNewError
+from eventlog.errors.base import brief
 from eventlog.history.catalog import entry_of
 from eventlog.ids import MAX_ID_BYTES
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.validation import a_kind, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eventlog.log.contract import Head, Log
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import Log
 
 __all__ = [
     "FREE",

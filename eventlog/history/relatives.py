@@ -13,7 +13,8 @@ from eventlog.history.session_lists import UNNAMED, forks_list, subsessions_list
 from eventlog.history.streams import ancestry
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Head, Log
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import Log
 
 __all__ = ["forks_of", "heirs_of", "recorders_of", "subsessions_of"]
 

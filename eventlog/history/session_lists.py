@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from eventlog.codec.batch import unpack
+from eventlog.codec.batch import decode_value
 from eventlog.codec.payload import FOREIGN, decode_encrypted_value, is_encrypted
 from eventlog.errors import DataError
 from eventlog.history.catalog import CatalogEntry
@@ -39,7 +39,7 @@ def lists_of(entry: bytes) -> tuple[bytes, ...]:
     try:
         encrypted = is_encrypted(entry)
         data = decode_encrypted_value(entry).clear if encrypted else entry
-        said = unpack(data, CatalogEntry) if data else CatalogEntry()
+        said = decode_value(data, CatalogEntry) if data else CatalogEntry()
     except DataError:
         return ()
     if said.shelf:

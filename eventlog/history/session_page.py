@@ -14,7 +14,8 @@ from eventlog.history.session_lists import lists_named
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eventlog.log.contract import Head, Log
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import Log
 
 __all__ = ["SessionPage", "page_of"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from eventlog.codec.bodies import unpack_checked
+from eventlog.codec.bodies import checked_body_text
 from eventlog.codec.decoded import DecodedCommit, Span, decode_commit, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
@@ -16,7 +16,8 @@ from eventlog.errors import DamagedError, ErasedError, NotFoundError
 from eventlog.events import LASTING
 from eventlog.history.catalog import entry_of
 from eventlog.history.lineage import END, StreamRange
-from eventlog.log.contract import Head, HeadReader, Log
+from eventlog.log.commit import Head
+from eventlog.log.contract import HeadReader, Log
 from eventlog.values import Body
 
 __all__ = [
@@ -178,4 +179,4 @@ def texts(log: Log, session: str, bodies: Iterable[Body]) -> Iterator[str]:
         for body, packed in zip(wanted, own.bodies_of([body.digest for body in wanted]), strict=True):
             if packed is None:
                 raise DamagedError(f"body {body.digest.hex()} is missing", session=session)
-            yield unpack_checked(body, packed)
+            yield checked_body_text(body, packed)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from eventlog.history import checkpoint_store
-from eventlog.log.contract import Head, Log
+from eventlog.log.commit import Head
+from eventlog.log.contract import Log
 from eventlog.log.merkle import grow, leaf_of
 from eventlog.log.merkle_check import TreeState
 

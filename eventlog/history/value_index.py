@@ -31,7 +31,8 @@ from eventlog.history.value_tree import Change, LostRowError, ValueTree, changes
 from eventlog.log.contract import GROWING, STAMP_BYTES
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import BodyStore, Head, Log
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import BodyStore, Log
 
 __all__ = ["PREFIX", "ValueIndex"]
 

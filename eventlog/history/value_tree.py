@@ -151,7 +151,7 @@ class ValueTree:
             node = self._nodes[b""] = Node(b"", b"", [])
         while node.children and key != node.prefix:
             if not key.startswith(node.prefix):
-                self._part(name, node, key, version)
+                self._branch(name, node, key, version)
                 continue
             at = len(node.prefix)
             below = key[: at + 1]
@@ -165,7 +165,7 @@ class ValueTree:
             name, node = below, child
         self._add(name, node, change)
 
-    def _part(self, name: bytes, node: Node, key: bytes, version: int) -> None:
+    def _branch(self, name: bytes, node: Node, key: bytes, version: int) -> None:
         """Put a node with a shorter prefix above one whose prefix the key does not have."""
         length = _common(node.prefix, key)
         below = node.prefix[: length + 1]

@@ -14,8 +14,9 @@ from types import MappingProxyType
 from typing import BinaryIO
 
 from eventlog import events as ev
-from eventlog.append.contention import Contention
-from eventlog.errors import ConflictError, ImportFormatError, brief
+from eventlog.append.backoff import Backoff
+from eventlog.errors import ConflictError, ImportFormatError
+from eventlog.errors.base import brief
 from eventlog.importers.anthropic.blocks import PROVIDER as ANTHROPIC_PROVIDER
 from eventlog.importers.anthropic.messages import AnthropicMapping
 from eventlog.importers.anthropic.sse import AnthropicStream
@@ -122,13 +123,13 @@ def _import(store: Store, file: BinaryIO, path: str, name: str | None, on_progre
         file.seek(begin)
     elif name not in FORMATS:
         raise ImportFormatError(f"{brief(name)} is no format that can be imported (known: {', '.join(FORMATS)})")
-    contention, events = Contention(), 0
+    backoff, events = Backoff(), 0
     while True:
         report = Report(path, name, events=events)
         try:
             _store(store, file, report, size, on_progress)
         except ConflictError:  # another import of the same sessions was first: what it stored is compared as well
-            if not contention.goes_on():
+            if not backoff.goes_on():
                 raise
             events = report.events
             file.seek(begin)

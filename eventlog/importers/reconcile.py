@@ -12,25 +12,20 @@ once, event by event:
 
 Appends are at the version that was compared: `ConflictError` if another import was first.
 
-Times and the origin's path are not compared: a file that was moved or copied is the same file.  An
-older version of this program may have missed the end of a call or a message; it is appended here,
-and to the branches (`candidate.py`).
+Times and the origin's path are not compared: a file that was moved or copied is the same file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import count
+from collections.abc import Iterable
 
 import msgspec
 
 from eventlog import events as ev
-from eventlog.errors import NotFoundError
 from eventlog.history.catalog import SessionInfo
-from eventlog.importers.candidate import Candidate, is_snapshot, stored_events
-from eventlog.importers.common.free_names import begin_free
-from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
-from eventlog.session.session import Session
+from eventlog.importers.candidate import Candidate, subject_of
+from eventlog.importers.common.free_names import begin_free, taken_and_free
+from eventlog.importers.common.importer import ImportBatch, Report
 from eventlog.store import Store
 from eventlog.values import Origin
 
@@ -77,50 +72,22 @@ def _same_origin(info: SessionInfo, origin: Origin | None) -> bool:
     )
 
 
-def _chain(store: Store, wanted: str) -> Iterator[tuple[str, SessionInfo | None]]:
-    """Yield the names a session may have here with their sessions, at last a free name."""
-    for number in count(1):
-        name = wanted if number == 1 else bounded_id(f"{wanted}~{number}")
-        try:
-            info = store.info(name)
-        except NotFoundError:
-            yield name, None
-            return
-        yield name, info
-
-
 def _branch(store: Store, batch: ImportBatch, forked: ev.SessionForked, parent: _Target, report: Report) -> str:
     """Return the session that keeps an abandoned branch; it is made if it is absent."""
     source, at = parent.stored_version(forked.at)
-    free = ""
-    for name, info in _chain(store, batch.session):
-        if info is None:
-            free = name
-        elif _same_origin(info, forked.origin) and (info.fork_of, info.forked_at) == (source.name, at):
-            report.events += _append_owed(source, store.session(name)) if source.owed else 0
-            return name
+    taken, free = taken_and_free(store, batch.session)
+    for info in taken:
+        if _same_origin(info, forked.origin) and (info.fork_of, info.forked_at) == (source.name, at):
+            return info.id
     event = ev.SessionForked(source.name, at, b"", forked.title, store.info(source.name).scope, forked.origin)
     begin_free(store, event, free, batch.items[0][0])
-    report.events += 1 + (_append_owed(source, store.session(free)) if source.owed else 0)
+    report.events += 1
     return free
-
-
-def _append_owed(source: Candidate, session: Session) -> int:
-    """Append to a session what is owed of its history; how many events that were."""
-    version, owing = session.version, source.owing(session)
-    if owing:
-        session.append(owing, bodies=source.bodies, expected_version=version)
-    return len(owing)
 
 
 def _is_tail(event: ev.Event) -> bool:
     """Whether the event keeps the records at the end of a stream that no batch has yet."""
     return isinstance(event, ev.ForeignKept) and event.of.startswith("tail:")
-
-
-def _subject(event: ev.Event) -> tuple[type, str]:
-    """Return what a snapshot event is about; only the latest about one thing counts."""
-    return type(event), event.of if isinstance(event, ev.ForeignKept) else ""
 
 
 class _Target:
@@ -129,23 +96,21 @@ class _Target:
     def __init__(self, store: Store, batch: ImportBatch, started: ev.SessionStarted, report: Report) -> None:
         self.store = store
         self.report = report
-        wanted = self.wanted = batch.session
+        self.wanted = batch.session
         self.snapshot: list[tuple[int, ev.Event]] | None = None
-        snapshots = self._snapshots = batch.snapshot is not None
+        self._snapshots = batch.snapshot is not None
         self.started = started
-        self.candidates: list[Candidate] = []
-        self.free = ""
+        taken, self.free = taken_and_free(store, self.wanted)
+        self.candidates = [self._candidate(info.id) for info in taken if _same_origin(info, started.origin)]
         self.chosen: Candidate | None = None
         """Session that gets the events, once something is new."""
         self.items: list[tuple[int, ev.Event]] = []
         self.bodies: dict[bytes, bytes] = {}
         self.weight = 0
         self.head = 0
-        for name, info in _chain(store, wanted):
-            if info is None:
-                self.free = name
-            elif _same_origin(info, started.origin):
-                self.candidates.append(Candidate(store, name, snapshots=snapshots))
+
+    def _candidate(self, name: str) -> Candidate:
+        return Candidate(self.store, name, snapshots=self._snapshots)
 
     def name(self) -> str:
         """Return the session's id in the store, as far as it is known."""
@@ -159,83 +124,47 @@ class _Target:
         items = iter(batch.items)
         if self.chosen is None:
             for time, event in items:
-                if not self._compare(time, event, batch.bodies):
+                if not self._agreed(event):
                     self._choose(time, event)
                     break
+        if self.chosen is not None or batch.snapshot:
+            self.bodies.update(batch.bodies)
+            self.weight += batch.weight
         if self.chosen is None:
-            if batch.snapshot:
-                self.bodies.update(batch.bodies)
             return
-        self.bodies.update(batch.bodies)
-        self.weight += batch.weight
         for time, event in items:
-            self._add(time, event)
+            self.items.append((time, self.chosen.translate(event)))
             if len(self.items) >= BATCH_EVENTS:
                 self.flush()
         if self.weight >= BATCH_BYTES:
             self.flush()
 
-    def _add(self, time: int, event: ev.Event) -> None:
-        """Append the file's next event, unless it is an ending that is stored already."""
-        assert self.chosen is not None
-        self.chosen.common += 1
-        if self.chosen.has(event):
-            self.chosen.move(self.chosen.common, -1)
-        else:
-            self.items.append((time, self.chosen.translate(event)))
-
-    def _compare(self, time: int, event: ev.Event, bodies: dict[bytes, bytes]) -> bool:
-        agreed = False
-        for candidate in self.candidates:
-            if candidate.agrees:
-                candidate.compare(time, event, bodies)
-                agreed = agreed or candidate.agrees
-        return agreed
+    def _agreed(self, event: ev.Event) -> bool:
+        agreeing = [found for found in self.candidates if found.agrees]
+        for found in agreeing:
+            found.compare(event)
+        return any(found.agrees for found in agreeing)
 
     def _choose(self, time: int, new: ev.Event) -> None:
         """Find or make the session that gets the new events, `new` first."""
-        best = max(self.candidates, key=lambda found: (found.common - len(found.gap), found.ended), default=None)
+        best = max(self.candidates, key=lambda found: (found.common, found.ended), default=None)
         if best is None or best.common == 0:
-            started = self.started
-            begin_free(  # not `create_session`: its parent may come with a later file
-                self.store,
-                ev.SessionStarted(
-                    started.title,
-                    started.scope,
-                    started.directory,
-                    started.agent,
-                    started.model,
-                    started.parent,
-                    started.origin,
-                ),
-                self.free,
-                time,
-            )
-            self.chosen = Candidate(self.store, self.free, snapshots=self._snapshots)
+            begin_free(self.store, self.started, self.free, time)  # a parent may come with a later file
+            self.chosen = self._candidate(self.free)
             self.report.events += 1
             self.head = 1
             return
+        self.head = best.read
         if not best.ended:
             info = self.store.info(best.name)
             event = ev.SessionForked(info.id, best.base, b"", info.title, info.scope, self.started.origin)
             begin_free(self.store, event, self.free, time)
-            fork = Candidate(self.store, self.free, snapshots=self._snapshots)
+            fork = self._candidate(self.free)
             fork.inherit(best)
             self.head, best = best.base + 1, fork
             self.report.events += 1
-        else:
-            self.head = best.read
         self.chosen = best
-        owing = best.owing(best.session())
-        best.move(best.common - len(best.gap), len(owing))
-        self.items += owing
-        self.bodies.update(best.bodies)
-        for said_at, said in best.gap:
-            if best.has(said):
-                best.move(best.common, -1)
-            else:
-                self.items.append((said_at, said))
-        self._add(time, new)
+        self.items.append((time, best.translate(new)))
 
     def stored_version(self, version: int) -> tuple[Candidate, int]:
         """Return the session that holds everything so far, and the file's version there."""
@@ -250,25 +179,22 @@ class _Target:
         one that lost its end: a fork.
         """
         self.flush()
-        for one in [self.chosen] if self.chosen else [found for found in self.candidates if found.agrees]:
-            if one is not self.chosen:
-                one.finish()
-            self.report.events += _append_owed(one, one.session()) if one.owed else 0
         if not self.snapshot:
             return
         agreeing = [found for found in self.candidates if found.agrees]
-        found = self.chosen or next((found for found in agreeing if found.at_end()), None)
+        found = self.chosen or next((found for found in agreeing if found.is_at_end()), None)
         if found is None:
             if all(_is_tail(event) for _, event in self.snapshot):
                 return
-            if self.snapshot[0][0] <= max(found.snapshot_time() for found in agreeing):
+            newest = [stored.time for found in agreeing for stored in found.snapshot().values()]
+            if self.snapshot[0][0] <= max(newest, default=0):
                 return
             self._choose(*self.snapshot[0])
             found = self.chosen
             assert found is not None
         head = self.store.info(found.name).version
-        latest = {_subject(event): event for event in stored_events(self.store, found.name) if is_snapshot(event)}
-        self.items = [(time, event) for time, event in self.snapshot if latest.get(_subject(event)) != event]
+        latest = {subject: stored.event for subject, stored in found.snapshot().items()}
+        self.items = [(time, event) for time, event in self.snapshot if latest.get(subject_of(event)) != event]
         if self.items:
             self.chosen = found
             self.head = head
@@ -279,7 +205,7 @@ class _Target:
         if not self.items:
             return
         assert self.chosen is not None
-        committed = self.chosen.session().append(self.items, bodies=self.bodies, expected_version=self.head)
+        committed = self.chosen.session.append(self.items, bodies=self.bodies, expected_version=self.head)
         self.head = committed.last
         self.report.events += len(self.items)
         self.items, self.bodies, self.weight = [], {}, 0

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from eventlog.events import Event
     from eventlog.history.lineage import StreamRange
-    from eventlog.log.contract import Head, Log
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import Log
 
 __all__ = ["anchor_of", "inherited_fault", "pack_prefix", "portable", "prefix_head", "read_prefix", "unchanged"]
 

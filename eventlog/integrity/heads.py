@@ -28,7 +28,7 @@ import msgspec
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import CallError
 from eventlog.history.catalog import entry_of
-from eventlog.log.contract import Head
+from eventlog.log.commit import Head
 from eventlog.log.merkle import HASH_BYTES, grow, leaf_hash, peak_sizes, root_of
 from eventlog.log.merkle_check import TreeState
 

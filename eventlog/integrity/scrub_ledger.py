@@ -25,15 +25,16 @@ import msgspec
 
 from eventlog.codec.payload import LEDGER, REMAINS
 from eventlog.errors import DamagedError
-from eventlog.log.contract import Append, Log
+from eventlog.log.acceptance import commit_of
+from eventlog.log.commit import Append
+from eventlog.log.contract import Log
 from eventlog.log.merkle import SALT_BYTES, grow, leaf_data, leaf_hash
 from eventlog.log.merkle_check import Mismatch, TreeState, compare_tree
-from eventlog.log.rules import commit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eventlog.log.contract import Commit, Head
+    from eventlog.log.commit import Commit, Head
     from eventlog.log.embedded.bulk_writer import BulkWriter
 
 __all__ = [

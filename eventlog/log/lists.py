@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import nlargest
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from eventlog.errors import CallError
+from eventlog.log.contract import place_of
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Head, Place
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import Place
 
-__all__ = ["ListsOf", "newest_of", "place_of", "require_lists"]
+__all__ = ["ListsOf", "newest_of", "require_lists"]
 
 ListsOf: TypeAlias = Callable[[bytes], Sequence[bytes]]
 """From a catalog entry to the names of the lists that its session is in."""
-
-
-def place_of(head: Head) -> Place:
-    """Return the place of a session in its lists, of a log of one partition."""
-    return head.updated, head.position
 
 
 def newest_of(
@@ -33,19 +31,17 @@ def newest_of(
     before: Place | None,
     limit: int,
     *,
-    place_of: Callable[[Head], Place] = place_of,
+    partitions: int = 1,
 ) -> list[Head]:
-    """Return `Log.newest` of all heads, each of which is looked at."""
+    """Return `Log.newest` of all heads of a log, each of which is looked at."""
     wanted = frozenset(lists)
-    return nlargest(
-        limit,
-        (
-            head
-            for head in heads
-            if (before is None or place_of(head) < before) and not wanted.isdisjoint(lists_of(head.entry))
-        ),
-        key=place_of,
+    placed = ((place_of(head, partitions), head) for head in heads)
+    found = (
+        (place, head)
+        for place, head in placed
+        if (before is None or place < before) and not wanted.isdisjoint(lists_of(head.entry))
     )
+    return [head for _, head in nlargest(limit, found, key=itemgetter(0))]
 
 
 def require_lists(lists_of: ListsOf | None) -> ListsOf:

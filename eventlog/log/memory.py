@@ -18,11 +18,12 @@ import msgspec
 
 from eventlog import os_fork
 from eventlog.errors import CallError, ClosedError, DamagedError
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket, is_outgrown
+from eventlog.log.acceptance import RequestResult, accept, commit_of, may_replace_lease, was_committed
+from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
+from eventlog.log.contract import Log, Place, is_outgrown
 from eventlog.log.lists import newest_of, require_lists
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.merkle_check import first_mismatch
-from eventlog.log.rules import RequestResult, accept, commit_of, may_replace_lease, was_committed
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 
@@ -155,7 +156,7 @@ class MemoryLog(Log):
         lists_of = require_lists(self._lists_of)
         with self._changed:
             self._usable()
-            return newest_of(self._heads.values(), lists_of, lists, before, limit, place_of=self.place_of)
+            return newest_of(self._heads.values(), lists_of, lists, before, limit, partitions=self.partitions)
 
     def commits_after(self, after: int, limit: int = 1000, *, partition: int = 0) -> list[Commit]:
         with self._changed:

@@ -23,7 +23,7 @@ from eventlog.errors import DamagedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eventlog.log.contract import Append, Commit
+    from eventlog.log.commit import Append, Commit
 
 __all__ = [
     "HASH_BYTES",

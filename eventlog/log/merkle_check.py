@@ -15,7 +15,7 @@ from eventlog.log.merkle import HASH_BYTES, TAG_BYTES, grow, leaf_of, peak_sizes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from eventlog.log.contract import Commit, Head
+    from eventlog.log.commit import Commit, Head
 
 __all__ = ["Mismatch", "TreeState", "compare_tree", "first_mismatch", "prefix_mismatch"]
 

@@ -70,7 +70,7 @@ class QueuedTicket(Generic[R, T]):
         return self.resolved
 
     def wait(self, timeout: float | None = None) -> T:
-        """Block until the outcome is known; see `contract.Ticket`."""
+        """Block until the outcome is known; see `commit.Ticket`."""
         if not self.resolved and self._commits is not None:
             self._commits.resolve(self, timeout)
         if self._error is not None:
@@ -79,7 +79,7 @@ class QueuedTicket(Generic[R, T]):
         return value
 
     def __await__(self) -> Generator[Any, Any, T]:
-        """Wait without blocking the event loop; see `contract.Ticket`."""
+        """Wait without blocking the event loop; see `commit.Ticket`."""
         if not self.resolved:
             import asyncio  # slow to import, and here it is loaded already
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from eventlog.errors import CallError, LimitError
-from eventlog.log.contract import LeaseState
+from eventlog.log.commit import LeaseState
 from eventlog.log.ticket import QueuedTicket
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eventlog.log.contract import Append
+    from eventlog.log.commit import Append
 
 __all__ = [
     "MAX_ID_BYTES",

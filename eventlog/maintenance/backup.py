@@ -26,7 +26,7 @@ from time import time_ns
 from typing import TYPE_CHECKING
 
 from eventlog import events as ev
-from eventlog.codec.batch import encode, pack
+from eventlog.codec.batch import encode, encode_value
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted, is_foreign
@@ -36,24 +36,25 @@ from eventlog.history.catalog import entry_of, evolve_entry, is_session
 from eventlog.history.cursor import cursor_at, reached_by
 from eventlog.history.streams import ancestry
 from eventlog.integrity.scrub_ledger import ScrubLedger, read_ledger, write_record
-from eventlog.log.contract import Append
+from eventlog.log.acceptance import commit_of
+from eventlog.log.commit import Append
 from eventlog.log.embedded import swap
 from eventlog.log.embedded.bulk_writer import BulkWriter
 from eventlog.log.embedded.directory import encryption_of, identity_of
 from eventlog.log.embedded.options import Options
 from eventlog.log.merkle import SALT_BYTES
-from eventlog.log.rules import commit_of
 from eventlog.maintenance.copy_commits import commits_behind, copy_commits, storage_errors
 from eventlog.maintenance.destination import BackupResult, Progress, clear, destination
 from eventlog.maintenance.freed import drop_freed
-from eventlog.open_log import is_server, place_of, server_log
+from eventlog.open_log import directory_of, is_server, server_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eventlog.codec.decoded import Span
     from eventlog.encryption.keys import KeySource
-    from eventlog.log.contract import Commit, Head, Log
+    from eventlog.log.commit import Commit, Head
+    from eventlog.log.contract import Log
     from eventlog.log.embedded.engine import EmbeddedLog
 
 __all__ = ["backup", "record_later_redactions", "restore"]
@@ -81,14 +82,16 @@ def backup(
             raise CallError(
                 "the copy of a store on a server is as that is: encrypted, or not; back it up without `keys`"
             )
-        return backup_to_directory(on_server, place_of(to), on_progress=on_progress)
+        return backup_to_directory(on_server, directory_of(to), on_progress=on_progress)
     if not isinstance(engine, EmbeddedLog):
         raise CallError("only a store in a directory, or on a server, can be backed up")
     if keys is not None:
         if encryption_of(engine.path):
             raise CallError("the store is encrypted, and its backups are as well: back it up without `keys`")
-        return _encrypted(engine, place_of(to), keys, on_progress=on_progress)
-    return _copy(engine, place_of(to), engine.last_position(), "a backup was being written", on_progress=on_progress)
+        return _encrypted(engine, directory_of(to), keys, on_progress=on_progress)
+    return _copy(
+        engine, directory_of(to), engine.last_position(), "a backup was being written", on_progress=on_progress
+    )
 
 
 def _encrypted(log: EmbeddedLog, to: Path, keys: KeySource, *, on_progress: Progress | None) -> BackupResult:
@@ -142,15 +145,17 @@ def restore(
     at `into`; a restore that broke off is continued. Parts that were scrubbed after the cursor stay
     redacted, by one more event in each session that had them, and values that were freed after it
     are dropped; not in an encrypted store.
+    `options` are those of the log at `into`. `on_progress` is called with the events copied and all
+    events.
     """
     from eventlog.log.embedded.engine import open_log
 
     if is_server(into) or is_server(source):
         return _with_server(source, into, cursor=cursor, on_progress=on_progress)
-    target = place_of(into)
+    target = directory_of(into)
     if (target / "format").exists() and swap.unfinished(target) is None:
         raise AlreadyExistsError("store", str(target))
-    log = open_log(place_of(source), read_only=True)
+    log = open_log(directory_of(source), read_only=True)
     try:
         last = log.last_position()
         upto = last if cursor is None else reached_by(cursor, log)[0][0]
@@ -170,10 +175,10 @@ def _with_server(
         raise CallError("a restore to or from a server takes everything: restore a backup up to the cursor first")
     if is_server(into):
         return restore_to_server(source, str(into), on_progress=on_progress)
-    target = place_of(into)
+    target = directory_of(into)
     if (target / "format").exists() and swap.unfinished(target) is None:
         raise AlreadyExistsError("store", str(target))
-    from eventlog.log.postgres.engine import open_log
+    from eventlog.log.postgres.opening import open_log
 
     with closing(open_log(str(source), read_only=True)) as log:
         return backup_to_directory(log, target, on_progress=on_progress)
@@ -318,7 +323,7 @@ def record_later_redactions(log: Log, copy: BulkWriter, upto: int, time: int, ra
             for event in events:
                 entry = evolve_entry(entry, event)
             payload = encode([(time, event) for event in events], time)
-            append = Append(session=session, payload=payload, count=len(events), time=time, entry=pack(entry))
+            append = Append(session=session, payload=payload, count=len(events), time=time, entry=encode_value(entry))
             commit, head = commit_of(head, append, copy.position + 1, random(SALT_BYTES))
             copy.add([commit], {session: head}, {}, {}, position=copy.position + len(events))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.codec.batch import pack
+from eventlog.codec.batch import encode_value
 from eventlog.codec.decoded import decode_commit, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import (
@@ -28,11 +28,11 @@ from eventlog.codec.payload import (
 )
 from eventlog.errors import BusyError, DamagedError, StorageError
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
-from eventlog.log.contract import Commit, Head
+from eventlog.log.acceptance import RequestResult, head_after
+from eventlog.log.commit import Commit, Head
 from eventlog.log.digests import digests_in
 from eventlog.log.embedded.filesystem import NO_ROOM
 from eventlog.log.merkle import leaf_of
-from eventlog.log.rules import RequestResult, head_after
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +111,7 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
                 if not isinstance(span.item, DeltaRun):
                     shown = evolve_entry(shown, span.item)
         if shown is not before or head is None:
-            entry = pack(shown)
+            entry = encode_value(shown)
     after = head_after(head, commit, leaf_of(commit), messages=messages, entry=entry, base=commit.first - 1)
     if commit.epoch > after.lease.epoch:
         after = replace(after, lease=replace(after.lease, epoch=commit.epoch))
@@ -129,9 +129,9 @@ def _tombstone_entry(head: Head | None, items: Sequence[ev.Event | DeltaRun]) ->
         if not isinstance(item, DeltaRun):
             shown = evolve_entry(shown, item)
     return (
-        encode_encrypted(replace(decode_encrypted_value(before), clear=pack(shown), data=b""))
+        encode_encrypted(replace(decode_encrypted_value(before), clear=encode_value(shown), data=b""))
         if is_encrypted(before)
-        else pack(shown)
+        else encode_value(shown)
     )
 
 

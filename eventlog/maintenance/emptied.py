@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from eventlog.codec.payload import is_foreign
 from eventlog.history.catalog import entry_of
 from eventlog.history.streams import ancestry
-from eventlog.log.contract import Commit, Head, HeadReader
+from eventlog.log.commit import Commit, Head
+from eventlog.log.contract import HeadReader
 from eventlog.log.merkle import SALT_BYTES, leaf_of
 
 __all__ = ["Change", "VacuumResult", "emptied", "inherited_versions"]

@@ -30,7 +30,7 @@ from eventlog.history.name_streams import hashed_stream
 from eventlog.history.streams import continued
 from eventlog.integrity.fork_anchor import pack_prefix
 from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
-from eventlog.log.contract import Append, Commit, Head
+from eventlog.log.commit import Append, Commit, Head
 from eventlog.log.digests import digests_in
 from eventlog.log.merkle import SALT_BYTES, TAG_BYTES, grow, leaf_of, new_leaf
 from eventlog.log.merkle_check import TreeState
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from eventlog.codec.batch import Item
     from eventlog.encryption.family import Family
     from eventlog.encryption.key_ring import KeyRing
+    from eventlog.log.acceptance import RequestResult
     from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.embedded.engine import EmbeddedLog
-    from eventlog.log.rules import RequestResult
 
 __all__ = ["copy_encrypted"]
 

@@ -13,20 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from eventlog import events as ev
-from eventlog.codec.batch import encode, pack
-from eventlog.errors import (
-    CallError,
-    ConflictError,
-    KeyMissingError,
-    LeaseHeldError,
-    NotFoundError,
-    RefusedError,
-    brief,
-)
+from eventlog.codec.batch import encode, encode_value
+from eventlog.errors import CallError, ConflictError, KeyMissingError, LeaseHeldError, NotFoundError, RefusedError
+from eventlog.errors.base import brief
 from eventlog.history.catalog import entry_of, evolve_entry, is_shelf
 from eventlog.history.relatives import forks_of, subsessions_of
 from eventlog.history.streams import head_of
-from eventlog.log.contract import Append, Head
+from eventlog.log.commit import Append, Head
 from eventlog.session.lease import unless_held
 from eventlog.session.lease_record import release_lease, take_lease
 from eventlog.session.naming import free_erased
@@ -35,7 +28,8 @@ from eventlog.session.shelf import check_name, find_shelf
 from eventlog.validation import require
 
 if TYPE_CHECKING:
-    from eventlog.session.session import Session, Sessions
+    from eventlog.session.executor import Executor
+    from eventlog.session.session import Sessions
 
 __all__ = ["Choice", "ErasurePlan", "drop_shelf", "erase", "plan_erasure"]
 
@@ -189,10 +183,10 @@ def erase_one(store: Sessions, session: str, reason: str, *, wait: float = 0.0) 
     Then free the session's name. Of a session whose key is gone it is not known: the next caller
     that asks for it frees it.
     """
-    handle = store.registry.get(store, session)
+    executor = store.registry.get(session)
     event = ev.SessionErased(reason)
     name = None
-    with _running(store, handle, wait):
+    with _running(store, executor, wait):
         for attempt in range(_ATTEMPTS):
             head = head_of(store.log, session)
             now = store.host.clock()
@@ -203,7 +197,7 @@ def erase_one(store: Sessions, session: str, reason: str, *, wait: float = 0.0) 
                 payload=encode([(now, event)], now),
                 count=1,
                 time=now,
-                entry=pack(evolve_entry(entry, event)),
+                entry=encode_value(evolve_entry(entry, event)),
                 expected=head.version,
                 epoch=head.lease.epoch,
             )
@@ -219,21 +213,21 @@ def erase_one(store: Sessions, session: str, reason: str, *, wait: float = 0.0) 
 
 
 @contextmanager
-def _running(store: Sessions, handle: Session, wait: float) -> Generator[None]:
+def _running(store: Sessions, executor: Executor, wait: float) -> Generator[None]:
     """Hold the session's lease, also when its key is gone and it cannot be read."""
     try:
-        lease = handle.executor.acquire(wait=wait)
+        lease = executor.acquire(wait=wait)
     except KeyMissingError:
-        if not store.host.info(handle.id).locked:
+        if not store.host.info(executor.id).locked:
             raise
-        taken = take_lease(store.log, handle.id, store.host.owner, ttl=store.host.lease_ttl, clock=store.host.clock)
+        taken = take_lease(store.log, executor.id, store.host.owner, ttl=store.host.lease_ttl, clock=store.host.clock)
         try:
             yield
         finally:
-            release_lease(store.log, handle.id, taken)
+            release_lease(store.log, executor.id, taken)
     else:
         try:
             yield
         finally:
-            handle.executor.leases.abandon()
+            executor.leases.abandon()
             lease.unshare()

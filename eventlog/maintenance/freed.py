@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog import events as ev
-from eventlog.codec.batch import encode, pack
+from eventlog.codec.batch import encode, encode_value
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import is_freed
@@ -22,12 +22,13 @@ from eventlog.errors import KeyMissingError
 from eventlog.history.catalog import entry_of, evolve_entry
 from eventlog.history.lineage import END, StreamRange
 from eventlog.history.streams import ancestry, stream_spans
-from eventlog.log.contract import Append
+from eventlog.log.acceptance import commit_of
+from eventlog.log.commit import Append
 from eventlog.log.merkle import SALT_BYTES
-from eventlog.log.rules import commit_of
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Commit, Head, Log
+    from eventlog.log.commit import Commit, Head
+    from eventlog.log.contract import Log
     from eventlog.log.embedded.bulk_writer import BulkWriter
 
 __all__ = ["drop_freed", "freed_versions"]
@@ -142,7 +143,7 @@ def _drop(copy: BulkWriter, head: Head, keys: Sequence[str], time: int, random: 
         entry = evolve_entry(entry, event)
     payload = encode([(time, event) for event in events], time)
     append = Append(
-        session=head.session, payload=payload, count=len(events), time=time, entry=pack(entry), quiet=True
+        session=head.session, payload=payload, count=len(events), time=time, entry=encode_value(entry), quiet=True
     )  # fmt: skip
     commit, after = commit_of(head, append, copy.position + 1, random(SALT_BYTES))
     copy.add([commit], {head.session: after}, {}, {}, position=copy.position + len(events))

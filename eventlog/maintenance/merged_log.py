@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from eventlog.history.streams import continued
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Commit, Head
+    from eventlog.log.acceptance import RequestResult
+    from eventlog.log.commit import Commit, Head
     from eventlog.log.postgres.engine import PostgresLog
-    from eventlog.log.rules import RequestResult
 
 __all__ = ["MergedLog"]
 

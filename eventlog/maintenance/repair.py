@@ -25,7 +25,7 @@ from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import copy_commits, head_at, storage_errors
 from eventlog.maintenance.salvaged_store import RepairLoss, SalvagedStore
-from eventlog.open_log import LOST_NOTE, is_server, place_of
+from eventlog.open_log import LOST_NOTE, directory_of, is_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +63,8 @@ def repair(
     address or a directory, one in a directory to a directory. `NotFoundError` if there is no store
     at `source`, `CallError` if there is anything at `into`, `BusyError` if another process has the
     directory open.
+    `options` are those of the log at `into`. `on_progress` is called with the events copied and all
+    events.
     """
     if is_server(source):
         return _copied_from_server(str(source), into, on_progress)
@@ -72,7 +74,7 @@ def repair(
     from eventlog.log.embedded.locks import Presence
     from eventlog.log.embedded.options import Options
 
-    old, new = place_of(source), place_of(into)
+    old, new = directory_of(source), directory_of(into)
     if not (old / "lmdb").is_dir() and not (old / "journal").is_dir():
         raise NotFoundError("store", str(old))
     require_store_files(old)
@@ -147,7 +149,7 @@ def _copied_from_server(
 ) -> RepairReport:
     """Copy the log on a server; every catalog entry of the copy is what its events say."""
     from eventlog.log.embedded import swap
-    from eventlog.log.postgres.engine import open_log
+    from eventlog.log.postgres.opening import open_log
     from eventlog.maintenance.server_copies import backup_to_directory, restore_to_server
 
     with closing(open_log(source, read_only=True)) as log:
@@ -155,9 +157,9 @@ def _copied_from_server(
         if is_server(into):
             copied = restore_to_server(source, str(into), on_progress=on_progress)
         else:
-            if not swap.holds_nothing(place_of(into)):
+            if not swap.holds_nothing(directory_of(into)):
                 raise CallError(f"there is something at {into} already")
-            copied = backup_to_directory(log, place_of(into), on_progress=on_progress)
+            copied = backup_to_directory(log, directory_of(into), on_progress=on_progress)
         sessions = sum(1 for _ in log.heads())
         return RepairReport(sessions, copied.events, sum(1 for _ in log.bodies()), position, ())
 

@@ -21,10 +21,10 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import FOREIGN, REMAINS, decode_encrypted_payload, is_encrypted, is_foreign
 from eventlog.errors import DamagedError, DataError
 from eventlog.history.catalog import CatalogEntry, entry_of
-from eventlog.log.contract import Commit, Head
+from eventlog.log.acceptance import RequestResult
+from eventlog.log.commit import Commit, Head
 from eventlog.log.digests import digests_in
 from eventlog.log.merkle import TAG_BYTES, leaf_of
-from eventlog.log.rules import RequestResult
 from eventlog.maintenance.copy_commits import head_at
 
 if TYPE_CHECKING:

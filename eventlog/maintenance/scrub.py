@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from eventlog.codec.batch import Item
-    from eventlog.log.contract import Commit
+    from eventlog.log.commit import Commit
     from eventlog.session.session import Sessions
 
 __all__ = ["scrub"]

@@ -25,7 +25,7 @@ from eventlog.log.embedded.options import Options
 from eventlog.maintenance.copy_commits import CopySource, copy_commits, storage_errors
 from eventlog.maintenance.destination import BackupResult, Progress, clear, destination
 from eventlog.maintenance.merged_log import MergedLog
-from eventlog.open_log import is_server, place_of
+from eventlog.open_log import directory_of, is_server
 
 if TYPE_CHECKING:
     from eventlog.log.postgres.engine import PostgresLog
@@ -76,7 +76,7 @@ def backup_to_directory(log: PostgresLog, to: Path, *, on_progress: Progress | N
 def restore_to_server(source: str | os.PathLike[str], address: str, *, on_progress: Progress | None) -> BackupResult:
     """Fill the empty log at an address from a backup, a store or another server."""
     from eventlog.log.embedded.engine import open_log as open_directory
-    from eventlog.log.postgres.engine import filling, open_log
+    from eventlog.log.postgres.opening import filling, open_log
 
     if is_server(source):
         on_server = open_log(str(source), read_only=True)
@@ -85,7 +85,7 @@ def restore_to_server(source: str | os.PathLike[str], address: str, *, on_progre
             with filling(address, on_server.settings.encryption) as copy:
                 events = _copied(merged, copy, merged.end, on_progress)
     else:
-        log = open_directory(place_of(source), read_only=True)
+        log = open_directory(directory_of(source), read_only=True)
         with closing(log), filling(address, encryption_of(log.path)) as copy:
             events = _copied(log, copy, log.last_position(), on_progress)
     with closing(open_log(address)) as made:

@@ -19,7 +19,7 @@ from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.emptied import Change, VacuumResult, emptied, inherited_versions
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Commit
+    from eventlog.log.commit import Commit
     from eventlog.log.postgres.engine import PostgresLog
 
 __all__ = ["rewrite_on_server"]

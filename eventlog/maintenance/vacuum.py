@@ -19,7 +19,8 @@ from eventlog.errors import CallError
 from eventlog.history.checkpoint_store import PREFIX, name_in_keys
 from eventlog.history.value_index import PREFIX as VALUES
 from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
-from eventlog.log.contract import Commit, Log
+from eventlog.log.commit import Commit
+from eventlog.log.contract import Log
 from eventlog.log.embedded.directory import bytes_on_disk
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import copy_commits, storage_errors

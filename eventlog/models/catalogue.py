@@ -14,7 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from eventlog.errors import CallError, UnknownModelError, brief
+from eventlog.errors import CallError, UnknownModelError
+from eventlog.errors.base import brief
 from eventlog.validation import require, require_limits, require_or_none
 from eventlog.values import Limits, Model, Price, Tokens
 

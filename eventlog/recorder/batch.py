@@ -29,9 +29,9 @@ from eventsourcing.persistence import Notification, StoredEvent, Tracking
 
 from eventlog.codec.payload import FOREIGN, is_encrypted, is_foreign
 from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 
-__all__ = ["KEY_BYTES", "Batch", "key_of", "pack", "unpack"]
+__all__ = ["KEY_BYTES", "Batch", "batch_of", "key_of", "pack"]
 
 FORMAT = 1
 _Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
@@ -160,7 +160,7 @@ def pack(events: Sequence[StoredEvent], tracking: Tracking | None) -> bytes:
         raise CallError("a stored event has text that UTF-8 cannot encode, or a number over 64 bits") from error
 
 
-def unpack(commit: Commit) -> Batch:
+def batch_of(commit: Commit) -> Batch:
     """Decode the batch in a commit; `TooNewError` or `DamagedError` name the place."""
     try:
         if not is_foreign(commit):

@@ -29,8 +29,9 @@ from zlib import crc32
 
 import msgspec
 
-from eventlog.log.contract import Commit, Log
-from eventlog.recorder.batch import unpack
+from eventlog.log.commit import Commit
+from eventlog.log.contract import Log
+from eventlog.recorder.batch import batch_of
 from eventlog.recorder.index_table import NO_RUNS, IndexTable, Run, between, encode, has, insert
 
 __all__ = ["BLOCK", "OriginatorIndex"]
@@ -88,7 +89,7 @@ class OriginatorIndex:
             self._open(head.version)
             self._opened = True
         for commit in self._log.read(self._stream, self.version):
-            batch = unpack(commit)
+            batch = batch_of(commit)
             self.add(commit, batch.keys(), batch.versions, batch.tracking)
 
     def add(
@@ -168,7 +169,7 @@ class OriginatorIndex:
         return heapq.merge(*(between(runs, gt, lte, desc=desc) for runs in self._parts(key)), reverse=desc)
 
     def _parts(self, key: bytes) -> list[Sequence[Run]]:
-        parts = [self._table(level, block, _part(key, level)).runs(key) for level, block in self._blocks]
+        parts = [self._table(level, block, _table_number(key, level)).runs(key) for level, block in self._blocks]
         parts.append(self._tail.get(key, NO_RUNS))
         return [runs for runs in parts if runs]
 
@@ -198,7 +199,7 @@ class OriginatorIndex:
             below.append(_table_key(level - 1, child, part >> 2))
             for number in range(table.count):
                 key = table.key(number)
-                runs = tables[_part(key, level)].setdefault(key, [])
+                runs = tables[_table_number(key, level)].setdefault(key, [])
                 for run in table.runs_at(number):
                     insert(runs, *run)
         encoded = {number: encode(table, base) for number, table in tables.items()}
@@ -212,7 +213,7 @@ class OriginatorIndex:
         first, last = block * BLOCK + 1, (block + 1) * BLOCK
         table: dict[bytes, list[Run]] = {}
         for commit in self._log.read(self._stream, first - 1, last):
-            batch = unpack(commit)
+            batch = batch_of(commit)
             for place, (key, version) in enumerate(zip(batch.keys(), batch.versions, strict=True), commit.first):
                 if first <= place <= last:
                     insert(table.setdefault(key, []), version, place, 1)
@@ -246,7 +247,7 @@ def _mark_key(block: int) -> bytes:
     return b"m" + block.to_bytes(8, "big")
 
 
-def _part(key: bytes, level: int) -> int:
+def _table_number(key: bytes, level: int) -> int:
     """Return the number of the table for a key in a block: the key's first bits, two a level."""
     return int.from_bytes(key[:4], "big") >> (32 - 2 * level)
 

@@ -22,11 +22,13 @@ from uuid import UUID
 
 from eventsourcing.persistence import IntegrityError, Notification, StoredEvent, Tracking
 
-from eventlog.append.contention import Contention
+from eventlog.append.backoff import Backoff
 from eventlog.codec.payload import FOREIGN
-from eventlog.errors import AlreadyExistsError, CallError, ConflictError, EventlogError, brief
-from eventlog.log.contract import Append, Commit, Committed, Log, Ticket
-from eventlog.recorder.batch import Batch, key_of, pack, unpack
+from eventlog.errors import AlreadyExistsError, CallError, ConflictError, EventlogError
+from eventlog.errors.base import brief
+from eventlog.log.commit import Append, Commit, Committed, Ticket
+from eventlog.log.contract import Log
+from eventlog.recorder.batch import Batch, batch_of, key_of, pack
 from eventlog.recorder.index import OriginatorIndex
 from eventlog.recorder.index_table import Run
 
@@ -68,14 +70,14 @@ class RecorderStream:
         insert = _Insert(keys, events, tracking)
         payload = pack(events, tracking)
         count = max(len(events), 1)
-        contention = Contention()
+        backoff = Backoff()
         while True:
             now = time.time_ns() // 1_000_000
             submitted = self._submit(insert, payload, count, now)
             try:
                 committed = submitted.wait()
             except (AlreadyExistsError, ConflictError):  # another writer came between: compare with its events
-                if not contention.goes_on():
+                if not backoff.goes_on():
                     raise
             except EventlogError:
                 if submitted is insert:
@@ -148,7 +150,7 @@ class RecorderStream:
                         if commit.first <= place < commit.first + commit.count:
                             break
                 if batch is None:
-                    batch = unpack(commit)
+                    batch = batch_of(commit)
                 yield batch.event(place - commit.first)
 
     def page(
@@ -165,7 +167,7 @@ class RecorderStream:
         if limit < 1 or last <= after:
             return found, scanned
         for commit in self.log.read(self.name, after, last):
-            for notification in unpack(commit).notifications(after, last, topics):
+            for notification in batch_of(commit).notifications(after, last, topics):
                 found.append(notification)
                 if len(found) == limit:
                     return found, notification.id

@@ -11,12 +11,11 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from threading import RLock
 from typing import Any, TypeVar
 
 from eventlog import events as ev
-from eventlog.append.contention import Contention
+from eventlog.append.backoff import Backoff
 from eventlog.codec.redaction import part_of
 from eventlog.errors import CallError, ConflictError
 from eventlog.history.catalog import entry_of
@@ -24,11 +23,11 @@ from eventlog.history.name_streams import Name
 from eventlog.history.ranges import covers
 from eventlog.history.streams import forked_from
 from eventlog.importers.common.builder import RecordMapping
-from eventlog.log.contract import Committed
+from eventlog.log.commit import Committed
 from eventlog.records.earlier import Earlier
 from eventlog.records.forget import forget
 from eventlog.records.index import RecordIndex
-from eventlog.records.json_value import dumped, require_value
+from eventlog.records.json_value import digest_of, dumped, require_value
 from eventlog.records.light import light_events
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
 from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
@@ -50,9 +49,8 @@ class Feed:
 
     def __init__(self, session: Session, mapping: RecordMapping) -> None:
         require(Session, session, "a feed is of a session")
-        require_function(
-            getattr(mapping, "read", None), "a mapping has a `read`, which is given a record and a builder"
-        )
+        read = getattr(mapping, "read", None)
+        require_function(read, "a mapping has a `read`, which is given a record and a builder")
         require(str, getattr(mapping, "format", None), "a mapping's format is a str")
         self.session = session
         self.mapping = mapping
@@ -106,7 +104,7 @@ class Feed:
         is_alone = self._executor.leases.held is None
 
         def tell(lease: Lease) -> list[int]:
-            contention = Contention()
+            backoff = Backoff()
             while True:
                 now = self._version_now()
                 if version is not None and version != now:
@@ -130,7 +128,7 @@ class Feed:
                         returns_lease=is_alone,
                     )
                 except ConflictError:  # another writer, who needs no lease
-                    if not contention.goes_on():
+                    if not backoff.goes_on():
                         raise
                     continue
                 if committed.repeated:
@@ -151,7 +149,7 @@ class Feed:
         told = self._told(values)
         require_version(after)
         self._require_record(after)
-        contention = Contention()
+        backoff = Backoff()
         while True:
             now = self._version_now()
             to = None if after == now else after
@@ -159,7 +157,7 @@ class Feed:
                 base = after + (1 if name is None else 2)  # behind what begins the fork and gives its name
                 items, bodies = self._decided(told, {}, now, to, settles=True, base=base, seen=self.seen(after))
             except ConflictError:  # another writer's event
-                if not contention.goes_on():
+                if not backoff.goes_on():
                     raise
                 continue
             then = [event for _, event in items[0 if to is None else 1 :]]
@@ -236,7 +234,7 @@ class Feed:
         values = each(values, "records are a list of JSON values")
         if expected is not None:
             require_version(expected)
-        digests = [_digest_of(text) for _, text in self._told(values)]
+        digests = [digest_of(text) for _, text in self._told(values)]
         path = self.path()
         if expected is not None and expected != (path[-1] if path else 0):
             raise ConflictError(self.session.id, expected, path[-1] if path else 0)
@@ -256,7 +254,7 @@ class Feed:
         lacking = [number for number in numbers if number not in self._digests]
         for number, value in zip(lacking, self.read(lacking), strict=True):
             try:
-                self._digests[number] = _digest_of(dumped(self.record_of(value)))
+                self._digests[number] = digest_of(dumped(self.record_of(value)))
             except TypeError:
                 return [self._digests.get(other, b"") for other in numbers]
         return [self._digests[number] for number in numbers]
@@ -290,11 +288,11 @@ class Feed:
         """
         numbers = each(numbers, "numbers are a list of int")
         for number in numbers:
-            if type(number) is not int:
-                require_version(number)
+            require_version(number)
         self._reader.resolve(None)
         streams = self._reader.ancestry()
-        forgotten, redacted = self._reader.forgotten(), self._redacted()
+        forgotten = self._reader.forgotten()
+        redacted = {part for head, _ in forked_from(self._log, self.session.id) for part in entry_of(head).redacted}
         hidden: dict[int, Any] = {}
         if redacted:
             found = stored_records(self._log, streams, numbers)
@@ -325,12 +323,6 @@ class Feed:
             require_version(number)
         self._reader.resolve(None)
         forget(self.session, numbers)
-
-    def _redacted(self) -> frozenset[str]:
-        """Return the redacted parts of the session, inherited ones included."""
-        return frozenset(
-            part for head, _ in forked_from(self._log, self.session.id) for part in entry_of(head).redacted
-        )
 
     def at(self, number: int) -> int:
         """Return the version right after a record; `NotFoundError` if the number is of none."""
@@ -403,8 +395,4 @@ class Feed:
     def _digest(self, told: list[tuple[Any, str]], after: int | None, keep: Mapping[str, str | bytes]) -> bytes:
         """Return the digest of what a request asks for."""
         parts = [self.mapping.format, repr(after), *(text for _, text in told), *map(repr, sorted(keep.items()))]
-        return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()
-
-
-def _digest_of(text: str) -> bytes:
-    return sha256(text.encode("utf-8", "surrogatepass")).digest()
+        return digest_of("\0".join(parts))

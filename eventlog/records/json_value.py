@@ -6,6 +6,7 @@ The text of a value gives the same value: order of keys, whole numbers and float
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from math import isfinite
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 from eventlog.errors import CallError
 from eventlog.validation import MAX_DEPTH, a_kind
 
-__all__ = ["dumped", "parsed", "require_value"]
+__all__ = ["digest_of", "dumped", "parsed", "require_value"]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -67,3 +68,8 @@ def parsed(text: str) -> Any:
         return _decode(text)
     except (msgspec.MsgspecError, UnicodeEncodeError):
         return json.loads(text)
+
+
+def digest_of(text: str) -> bytes:
+    """Return the digest of the text of a record."""
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -17,7 +17,7 @@ from eventlog.codec.decoded import DecodedCommit, decode_commit
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError
 from eventlog.events import SCHEMA
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 
 __all__ = ["light_events", "one_by_one"]
 

@@ -22,7 +22,8 @@ from eventlog.history.lineage import END, StreamRange
 from eventlog.history.streams import texts
 from eventlog.importers.common.json_lines import is_array
 from eventlog.importers.common.remainder import FIELDS, UNFIT
-from eventlog.log.contract import Commit, Log
+from eventlog.log.commit import Commit
+from eventlog.log.contract import Log
 from eventlog.records.json_value import parsed
 from eventlog.records.light import light_events, one_by_one
 from eventlog.values import Body, Content

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
-from eventlog.errors import NotFoundError, RefusedError
+from eventlog.errors import RefusedError
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation import MAX_OPEN, Conversation
 from eventlog.importers.common.conversation_parts import CallResult, OpenAnswer, OpenCall
@@ -28,6 +27,16 @@ from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, 
 from eventlog.importers.common.remainder import UNFIT, put_back
 from eventlog.records.earlier import Earlier
 from eventlog.records.json_value import dumped, parsed
+from eventlog.records.open_things import OpenThings
+from eventlog.records.state_questions import (
+    answered_part,
+    birth_of,
+    has_message,
+    has_part,
+    interrupted_call,
+    is_effective,
+    last_user_upto,
+)
 from eventlog.records.unseen import NumberOf, Seen, Unseen
 from eventlog.state.state import GOES_ON, State
 from eventlog.values import Content, MessageError, Text, Tokens, Usage
@@ -41,10 +50,6 @@ T = TypeVar("T")
 Ask = Callable[[Callable[[State], T]], T]
 
 _UNKNOWN = Usage(Tokens())
-
-RECENT = 64
-"""Changes of the open answers that are looked through for an interrupted call."""
-_SETTLED = MessageError("aborted", "interrupted")
 
 
 class _ToldBatch(ImportBatch):
@@ -65,54 +70,6 @@ class _ToldBatch(ImportBatch):
     def text(self, content: Content) -> str:
         """Return the text of a content of this batch."""
         return content if isinstance(content, str) else self.texts[content.digest]
-
-
-class _OpenThings:
-    """Open answers and calls of a state, and what was said last."""
-
-    def __init__(self, state: State, time: int) -> None:
-        self.answers: list[OpenAnswer] = []
-        self.ended: set[str] = set()
-        """Open answers whose step has ended."""
-        self.calls: dict[str, OpenCall] = {}
-        self.settling: list[ev.Event] = []
-        """Closes what a dead owner left open."""
-        self.last_user = state.last_user()
-        recent = {name for _, names in islice(state.opens.newest_first(state.history), MAX_OPEN) for name in names}
-        self.begun = self.last_user is not None or bool(recent)
-        self.latest: OpenAnswer | None = None
-        if recent:
-            self.latest = OpenAnswer(max(recent, key=lambda name: state.messages[name].added), time, None)
-        self.compaction: tuple[str, str] | None = None
-        """Part and message of one whose summary comes with a later record."""
-        compaction = state.running_compaction()
-        if compaction is not None:
-            asked = state.parts[compaction].message
-            if compaction == own_id(asked, "compaction"):
-                self.compaction = compaction, asked
-            else:
-                self.settling.append(ev.CompactionFailed(compaction, "interrupted"))
-        for message in state.open_messages():
-            self._take(state, message, time)
-
-    def _take(self, state: State, message: str, time: int) -> None:
-        facts = state.messages[message]
-        if own_id(message, "step") not in facts.parts:
-            self.settling += [*state.closing_parts(message), ev.MessageFinished(message, None, _SETTLED)]
-            return
-        answer = OpenAnswer(message, time, None, parts=len(facts.parts))
-        for part, other in facts.parts.items():
-            if other.kind != "tool" or not state.history.holds(other.added):
-                continue
-            status = state.status(other)
-            if status in {"pending", "running"}:
-                self.calls[other.call] = OpenCall(part, answer, "", "")
-                answer.calls.add(other.call)
-            if status != "removed":
-                answer.call_ids.add(other.call)
-        self.answers.append(answer)
-        if state.now(facts.steps) == "finished":
-            self.ended.add(message)
 
 
 class ToldConversation(Conversation):
@@ -141,7 +98,7 @@ class ToldConversation(Conversation):
         self.batch = _ToldBatch(session)
         self.format = format
         self._ask, self._earlier, self._new_id = ask, earlier, new_id
-        found: _OpenThings = ask(lambda state: _OpenThings(state, now))
+        found: OpenThings = ask(lambda state: OpenThings(state, now))
         self.settling = found.settling
         self.begun = found.begun
         self.last_user = found.last_user
@@ -171,7 +128,7 @@ class ToldConversation(Conversation):
         for event in self.settling:
             self.add(now, event)
         if seen is not None and self.open is not None:
-            birth = ask(partial(_birth, self.open.id))
+            birth = ask(partial(birth_of, self.open.id))
             if birth > seen.upto and number_of(birth, is_told=True) not in seen.own:
                 self.supersede()  # another run's
 
@@ -179,7 +136,7 @@ class ToldConversation(Conversation):
         """Return an unused message id: the first of these that is one, else a new one."""
         for one in wanted:
             name = bounded_id(one)
-            if name not in self._ids and not self._ask(partial(_has_message, name)):
+            if name not in self._ids and not self._ask(partial(has_message, name)):
                 self._ids.add(name)
                 return name
         return self._new_id("msg_")
@@ -277,7 +234,7 @@ class ToldConversation(Conversation):
                 self._late[index] = self._base + len(items), message
         self._without_closing(before)
         self._looked = len(items)
-        asked = self.last_user if self._upto > self._base else self._ask(partial(_last_user, self._upto))
+        asked = self.last_user if self._upto > self._base else self._ask(partial(last_user_upto, self._upto))
         return replace(event, seen=self._upto, reply_to=asked)
 
     def _finish_of(self, message: str) -> ev.MessageFinished | None:
@@ -295,7 +252,7 @@ class ToldConversation(Conversation):
         name = self._finishes.get(answer.id)
         if name is None:
             name = own_id(answer.id, "finish")
-            if answer.id in self._inherited and self._ask(partial(_has_part, name)):
+            if answer.id in self._inherited and self._ask(partial(has_part, name)):
                 name = self._new_id("prt_")  # a rollback hid the part of that id
             self._finishes[answer.id] = name
         return name
@@ -311,7 +268,7 @@ class ToldConversation(Conversation):
 
     def remove(self, time: int, message: str) -> bool:
         """Take a finished message out of the conversation; False if there is none of this id."""
-        if message in self._ids or message in self._removed or not self._ask(partial(_is_effective, message)):
+        if message in self._ids or message in self._removed or not self._ask(partial(is_effective, message)):
             return False
         self._removed.add(message)
         if message in {answer.id for answer in (*self.waiting, self.open) if answer is not None}:
@@ -324,20 +281,20 @@ class ToldConversation(Conversation):
     ) -> OpenCall | None:
         """Complete the newest call of this id, one that was settled as interrupted as well."""
         if name not in self.calls and name not in self.interrupted:
-            found: tuple[str, str] | None = self._ask(lambda state: _interrupted(state, name))
+            found: tuple[str, str] | None = self._ask(lambda state: interrupted_call(state, name))
             if found is not None:
                 self.interrupted[name] = OpenCall(found[1], OpenAnswer(found[0], time, None), "", "")
         return super().result(time, name, result, held=held, metadata=metadata)
 
     def holds(self, message: str) -> bool:
         """Whether a message is effective, or told in this append."""
-        return message in self._ids or self._ask(partial(_is_effective, message))
+        return message in self._ids or self._ask(partial(is_effective, message))
 
     def prunable(self, call: str) -> str:
         """Return the part of the newest call of this id, told earlier or now, with a result."""
         if call in self.done:
             return super().prunable(call)
-        part: str = self._ask(partial(_answered, call))
+        part: str = self._ask(partial(answered_part, call))
         return part
 
     def hold(self, name: str, line: int | None, result: CallResult) -> bool:
@@ -400,59 +357,6 @@ class ToldBuilder(RecordBuilder):
             self.conversation.end_final()
         self.conversation.keep_record(self.time, record, text)
         self.time = time
-
-
-def _has_message(name: str, state: State) -> bool:
-    return state.has_message(name)
-
-
-def _has_part(name: str, state: State) -> bool:
-    return state.has_part(name)
-
-
-def _birth(message: str, state: State) -> int:
-    return state.messages[message].added
-
-
-def _last_user(upto: int, state: State) -> str | None:
-    return state.last_user(upto)
-
-
-def _is_effective(name: str, state: State) -> bool:
-    try:
-        state.message(name)
-    except NotFoundError:
-        return False
-    return True
-
-
-def _answered(call: str, state: State) -> str:
-    """Return the part of the newest effective call of this id, "" unless its result is shown."""
-    seen: set[str] = set()
-    for _, names in state.opens.newest_first(state.history):
-        for message in reversed(names):
-            if message in seen or not _is_effective(message, state):
-                continue
-            seen.add(message)
-            for part, facts in state.message(message).parts.items():
-                if facts.kind == "tool" and facts.call == call and state.history.holds(facts.added):
-                    is_shown = state.status(facts) in {"completed", "failed"} and state.now(facts.prunes) != "pruned"
-                    return part if is_shown else ""
-    return ""
-
-
-def _interrupted(state: State, call: str) -> tuple[str, str] | None:
-    """Return message and part of the newest effective call of this id, if it is interrupted."""
-    seen: set[str] = set()
-    for _, names in islice(state.opens.newest_first(state.history), RECENT):
-        for message in reversed(names):
-            if message in seen or state.now(state.messages[message].changes) == "removed":
-                continue
-            seen.add(message)
-            for part, facts in state.messages[message].parts.items():
-                if facts.kind == "tool" and facts.call == call and state.history.holds(facts.added):
-                    return (message, part) if state.status(facts) == "interrupted" else None
-    return None
 
 
 def require_none_open(conversation: ToldConversation, session: str) -> None:

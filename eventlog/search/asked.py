@@ -8,7 +8,8 @@ from typing import cast
 
 import msgspec
 
-from eventlog.errors import ArgumentTypeError, CallError, brief
+from eventlog.errors import ArgumentTypeError, CallError
+from eventlog.errors.base import brief
 from eventlog.search.query import match_of
 from eventlog.search.said import KINDS
 from eventlog.validation import require, require_or_none

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from eventlog import events as ev
-from eventlog.codec.bodies import unpack_checked
+from eventlog.codec.bodies import checked_body_text
 from eventlog.codec.decoded import Span, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DamagedError
 from eventlog.history.catalog import entry_of, is_shelf_id
 from eventlog.history.streams import forked_from, stream_spans
-from eventlog.log.contract import Commit, Log
+from eventlog.log.commit import Commit
+from eventlog.log.contract import Log
 from eventlog.search.rows import Named, Rows, name_of
 from eventlog.search.said import said_by
 from eventlog.values import Content, Reasoning, Tool
@@ -45,7 +46,7 @@ def reader_of(log: Log, session: str) -> Callable[[Content], str]:
         packed = own.body(content.digest)
         if packed is None:
             raise DamagedError(f"body {content.digest.hex()} is missing", session=session)
-        return unpack_checked(content, packed)
+        return checked_body_text(content, packed)
 
     return text
 

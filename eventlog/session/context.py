@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from eventlog import events as ev
-from eventlog.errors import NotFoundError, RefusedError, brief
+from eventlog.errors import NotFoundError, RefusedError
+from eventlog.errors.base import brief
 from eventlog.session.executor import Executor
 from eventlog.session.outcome import unanswered_questions
 from eventlog.state.state import State

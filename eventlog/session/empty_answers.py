@@ -11,16 +11,29 @@ from typing import TYPE_CHECKING, Literal
 from eventlog import events as ev
 from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES
 from eventlog.state.state import GOES_ON
-from eventlog.values import Text
+from eventlog.values import MessageError, Text
 
 if TYPE_CHECKING:
     from eventlog.session.reader import SessionReader
     from eventlog.state.facts import MessageFacts
     from eventlog.state.state import State
 
-__all__ = ["second_idle_answer"]
+__all__ = ["ending_of", "second_idle_answer"]
 
 _FINISHED = CODES["finished"]
+
+
+def ending_of(reader: SessionReader, message: str, reason: str, api: str) -> ev.MessageFinished:
+    """Return the last event of a reply without calls, of which a loop would ask again.
+
+    A second such answer in a row ends the turn. `api` is the API that the answer came from.
+    """
+    found = second_idle_answer(reader, message)
+    if found != "empty":
+        return ev.MessageFinished(message, reason if found is None else "stop", None)
+    read = f"read as {api}" if api else "of no API that was recognised"
+    error = MessageError("empty", f"the provider sent no content, twice in a row; its answer was {read}")
+    return ev.MessageFinished(message, None, error)
 
 
 def second_idle_answer(reader: SessionReader, message: str) -> Literal["empty", "idle"] | None:

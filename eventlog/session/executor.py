@@ -1,6 +1,6 @@
 """Runs the commands of one session: takes the lease if needed, decides, appends, waits.
 
-Deciding and appending are `append/writer.py`; who holds the lease is `lease.py`.
+Deciding and appending are `append/writer.py`; who holds the lease is `lease_keeper.py`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import repeat
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
 from eventlog.append.lease_claim import LeaseStatus
 from eventlog.append.pipeline import OpenPipelines, Pipeline
-from eventlog.errors import EventlogError, LeaseHeldError, ReadOnlyError, RefusedError, cut, giving_way_to
-from eventlog.log.contract import Committed
+from eventlog.errors import CallError, EventlogError, LeaseHeldError, ReadOnlyError, RefusedError
+from eventlog.errors.base import cut, giving_way_to
+from eventlog.log.commit import Committed
 from eventlog.session.inputs import require_sound_json
-from eventlog.session.lease import A_LEASE, Block, Lease, LeaseKeeper
+from eventlog.session.lease import A_LEASE, Block, Lease
+from eventlog.session.lease_keeper import LeaseKeeper
 from eventlog.session.owner import is_live, owner_of
 from eventlog.session.reader import SessionReader
 from eventlog.state.committed import CommittedState
@@ -36,20 +38,13 @@ _OWN_WORDS = (ev.UserMessageAdded, ev.MessagePromoted, ev.MessageFinished)
 """Events behind which the task that writes them takes a new view."""
 
 
-class HostingStore(Protocol):
-    """A store, as far as an executor holds it."""
-
-    host: Host
-
-
 class Executor:
     """Runs the commands of one session; the session's handle, replies and streams share it.
 
-    While one of them is in use, neither the executor nor its store is collected.
+    While one of them is in use, neither the executor nor its `store` is collected.
     """
 
-    def __init__(self, store: HostingStore, session: str, writer: SessionWriter) -> None:
-        host = store.host
+    def __init__(self, host: Host, session: str, writer: SessionWriter, store: object) -> None:
         self.id = session
         self.host = host
         self._store = store
@@ -205,6 +200,14 @@ class Executor:
         if lease is not None and lease.turns and any(type(event) in _OWN_WORDS for event in events):
             with self.writer.lock:
                 lease.see(self.writer.known_state().version)
+
+    def require_seen(self, version: int) -> None:
+        """Refuse a view that cannot be one of this session: it is newer than the session."""
+        with self.writer.lock:
+            newest = self.writer.known_state().version
+        if version > newest and version > (newest := self.reader.state().version):
+            allowed = f"session {self.id} is at version {newest}"
+            raise CallError(f"view={version} is newer than any: {allowed}; pass the view of this session that is sent")
 
     @property
     def in_pipeline(self) -> bool:

@@ -8,7 +8,7 @@ from threading import RLock
 from eventlog import ids
 from eventlog.append.flusher import Flusher, Leased
 from eventlog.append.metrics import Metrics
-from eventlog.codec.bodies import unpack, unpack_data
+from eventlog.codec.bodies import body_data, body_text
 from eventlog.errors import CallError, ClosedError, DamagedError, ForkedProcessError, ReadOnlyError
 from eventlog.following.follower import Follower
 from eventlog.history.catalog import SessionInfo, info_of
@@ -118,12 +118,12 @@ class Host:
     def text(self, content: Content, session: str | None = None) -> str:
         """The text of a content, found among the bodies of `session`, or of all sessions."""
         require((str, Body), content, "a content is a str or a Body")
-        return content if isinstance(content, str) else unpack(content, self.packed(content, session))
+        return content if isinstance(content, str) else body_text(content, self.packed(content, session))
 
     def data(self, data: bytes | Body, session: str | None = None) -> bytes:
         """The bytes of data, or of a body of any kind, found as `text` finds it."""
         require((bytes, Body), data, "data is bytes or a Body")
-        return data if isinstance(data, bytes) else unpack_data(data, self.packed(data, session))
+        return data if isinstance(data, bytes) else body_data(data, self.packed(data, session))
 
     def packed(self, body: Body, session: str | None) -> bytes:
         """The stored bytes of a large text; `DamagedError` if they are missing."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eventlog import events as ev
-from eventlog.append.contention import Contention
+from eventlog.append.backoff import Backoff
 from eventlog.codec.bodies import to_content
-from eventlog.errors import ConflictError, NotFoundError, RefusedError, brief
+from eventlog.errors import ConflictError, NotFoundError, RefusedError
+from eventlog.errors.base import brief
 from eventlog.session.executor import Executor
 from eventlog.session.inputs import require_sound_json, stored_attachment, stored_truncation
 from eventlog.state.facts import CODE_BITS, CODE_MASK, NAMES, PartFacts
@@ -46,7 +47,7 @@ def late_result(
     truncation = stored_truncation(truncation, bodies)
     files = tuple(stored_attachment(one, bodies) for one in each(attachments, "attachments are a list of attachments"))
     writer = executor.writer
-    contention = Contention()
+    backoff = Backoff()
     while True:
         try:
             if writer.is_ahead:
@@ -67,7 +68,7 @@ def late_result(
             items: list[tuple[int, ev.Event]] = [(executor.host.clock(), event)]
             return writer.commit(items, bodies, expected=version).last
         except ConflictError:
-            if not contention.goes_on():
+            if not backoff.goes_on():
                 raise
 
 

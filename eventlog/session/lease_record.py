@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eventlog.errors import LeaseHeldError, NotFoundError, RetryError
-from eventlog.log.contract import LeaseState, Log
+from eventlog.log.commit import LeaseState
+from eventlog.log.contract import Log
 from eventlog.logger import logger
 from eventlog.session.owner import Owner, may_be_replaced, owner_of
 

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from threading import Lock
-from typing import Protocol
 
 from eventlog.session.host import Host
 from eventlog.session.owner import LIVE
@@ -16,45 +15,38 @@ from eventlog.session.owner import LIVE
 __all__ = ["begin", "end", "expire_stopped"]
 
 
-class LiveStore(Protocol):
-    """An open store."""
-
-    host: Host
-
-    def close(self) -> None:
-        """Make everything durable, and close."""
-        ...
-
-
 _registering = Lock()
-_STORES: weakref.WeakSet[LiveStore] = weakref.WeakSet()
+_HOSTS: weakref.WeakSet[Host] = weakref.WeakSet()
 
 
-def begin(store: LiveStore) -> Callable[[], None]:
-    """Register an open store, to be closed at interpreter exit; pass the result to `end`."""
-    owner = store.host.owner.store
+def begin(host: Host, close: Callable[[], None]) -> Callable[[], None]:
+    """Register an open store, to be closed at interpreter exit; pass the result to `end`.
+
+    `close` is the method that closes the store.
+    """
+    owner = host.owner.store
     LIVE.add(owner)
-    weakref.finalize(store, LIVE.discard, owner)
-    at_exit = partial(_close_at_exit, weakref.WeakMethod(store.close))
+    weakref.finalize(host, LIVE.discard, owner)
+    at_exit = partial(_close_at_exit, weakref.WeakMethod(close))
     atexit.register(at_exit)
     with _registering:
-        _STORES.add(store)
+        _HOSTS.add(host)
     return at_exit
 
 
-def end(store: LiveStore, at_exit: Callable[[], None]) -> None:
+def end(host: Host, at_exit: Callable[[], None]) -> None:
     """Unregister a store that closes."""
-    LIVE.discard(store.host.owner.store)
+    LIVE.discard(host.owner.store)
     atexit.unregister(at_exit)
 
 
 def expire_stopped() -> None:
     """End the leases of stores whose log has stopped: nothing is written under them."""
     with _registering:
-        stores = list(_STORES)
-    for store in stores:
-        if store.host.log.stopped:
-            LIVE.discard(store.host.owner.store)
+        hosts = list(_HOSTS)
+    for host in hosts:
+        if host.log.stopped:
+            LIVE.discard(host.owner.store)
 
 
 # A child process must not inherit the lock from a thread that it does not have.

@@ -24,8 +24,8 @@ from eventlog.errors import (
     EventlogError,
     NotFoundError,
     RefusedError,
-    cut,
 )
+from eventlog.errors.base import cut
 from eventlog.history.catalog import entry_of
 from eventlog.history.name_streams import (
     FREE,
@@ -41,7 +41,7 @@ from eventlog.logger import logger
 from eventlog.validation import require
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Head
+    from eventlog.log.commit import Head
     from eventlog.session.session import Session, Sessions
 
 __all__ = ["Begin", "Names", "begin_named", "free_erased", "keep_told", "open_named"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from eventlog.log.contract import Head
+    from eventlog.log.commit import Head
 
 __all__ = ["OpenWork"]
 

@@ -7,7 +7,7 @@ from functools import cache
 
 import msgspec
 
-from eventlog.log.contract import LeaseState
+from eventlog.log.commit import LeaseState
 
 __all__ = ["LIVE", "RESTING", "Owner", "is_live", "may_be_replaced", "owner_of"]
 

@@ -19,7 +19,7 @@ from eventlog.history.lineage import StreamRange, lineage_of
 from eventlog.history.ranges import Range, clipped, without
 from eventlog.history.streams import decoded_commits, forked_from, head_of, history_spans, texts
 from eventlog.integrity.heads import SessionHead, session_head
-from eventlog.state.loader import restore, wrong_checkpoints
+from eventlog.state.loader import load_state, wrong_checkpoints
 from eventlog.state.state import State
 from eventlog.validation import each, require, require_version
 from eventlog.values import Body, Content, Lineage
@@ -194,7 +194,7 @@ class SessionReader:
             for stream in self._writer.ancestry()
             if stream.first <= at
         ]
-        state, _ = restore(self._host.log, streams, at)
+        state, _ = load_state(self._host.log, streams, at)
         state.forget(clipped(self.forgotten(), 1, at))
         state.started = 0
         state.commit_to(state.version)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -22,12 +22,11 @@ from eventlog.errors import DataError, ErasedError, NotFoundError
 from eventlog.history.catalog import entry_of
 from eventlog.history.relatives import heirs_of, recorders_of
 from eventlog.history.streams import stream_spans
-from eventlog.log.contract import Log
-from eventlog.values import Body, Content
+from eventlog.values import Body
 
 if TYPE_CHECKING:
     from eventlog.session.executor import Executor
-    from eventlog.session.host import Host
+    from eventlog.session.registry import SessionRegistry
 
 __all__ = ["Occurrence", "RedactionResult", "redact"]
 
@@ -62,29 +61,8 @@ class _Needles(NamedTuple):
     digests: frozenset[bytes]
 
 
-class _Handle(Protocol):
-    """A session of the store, as far as a redaction is recorded in it."""
-
-    executor: Executor
-
-
-class Neighbours(Protocol):
-    """A store, as far as a redaction looks into other sessions."""
-
-    host: Host
-    log: Log
-
-    def session(self, id: str) -> _Handle:
-        """See `Store`."""
-        ...
-
-    def text(self, content: Content, session: str | None = None) -> str:
-        """See `Store`."""
-        ...
-
-
 def redact(
-    session: Executor, store: Neighbours, part: str, reason: str = "", *, search: bool = True
+    session: Executor, registry: SessionRegistry, part: str, reason: str = "", *, search: bool = True
 ) -> RedactionResult:
     """Redact a part of a session; `NotFoundError` if it has none of this id.
 
@@ -94,8 +72,8 @@ def redact(
         if not state.has_part(part):
             raise NotFoundError("part", part, session=session.id)
     owner = _owner(session, part)
-    recorded = [name for name in recorders_of(store.log, owner, session.id) if _record(store, name, part, reason)]
-    occurrences = tuple(_occurrences(store, owner, part)) if search else ()
+    recorded = [name for name in recorders_of(registry.log, owner, session.id) if _record(registry, name, part, reason)]
+    occurrences = tuple(_occurrences(registry, owner, part)) if search else ()
     return RedactionResult(part, recorded[0] if recorded else session.id, occurrences)
 
 
@@ -107,8 +85,8 @@ def _owner(session: Executor, part: str) -> str:
     )
 
 
-def _record(store: Neighbours, session: str, part: str, reason: str) -> bool:
-    executor = store.session(session).executor
+def _record(registry: SessionRegistry, session: str, part: str, reason: str) -> bool:
+    executor = registry.get(session)
     try:
         with executor.reader.deciding() as state:
             if not state.has_part(part):
@@ -120,18 +98,18 @@ def _record(store: Neighbours, session: str, part: str, reason: str) -> bool:
     return True
 
 
-def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrence]:
+def _occurrences(registry: SessionRegistry, owner: str, part: str) -> Iterator[Occurrence]:
     """Find the part's text in every session of the store, rolled-back history included."""
-    family = {owner, *heirs_of(store.log, owner)}
-    needles = _needles(store, family, part)
+    family = {owner, *heirs_of(registry.log, owner)}
+    needles = _needles(registry, family, part)
     if not needles.texts and not needles.digests:
         return
     searched: dict[bytes, bool] = {}
-    for head in store.log.heads():
+    for head in registry.log.heads():
         if is_foreign(head) or head.gone or entry_of(head).erased or is_encrypted(head.entry):
             continue  # erased, or its key is gone
         grown: dict[str, str] = {}
-        for span in stream_spans(store.log, head.session):
+        for span in stream_spans(registry.log, head.session):
             if isinstance(span.item, DeltaRun):
                 for (name, _), text in span.item.joined().items():
                     before = grown.get(name, "")
@@ -143,18 +121,18 @@ def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrenc
             if about == part and head.session in family:
                 continue
             found = [*contents(span.item), *_inline_data(span.item)]
-            if any(_has_needle(store, head.session, needles, content, searched) for content in found):
+            if any(_has_needle(registry, head.session, needles, content, searched) for content in found):
                 yield Occurrence(head.session, span.first, type(span.item).__name__, about)
 
 
-def _needles(store: Neighbours, family: set[str], part: str) -> _Needles:
+def _needles(registry: SessionRegistry, family: set[str], part: str) -> _Needles:
     """The texts and digests to look for: the contents of the part, without ids and names."""
     texts: dict[str, None] = {}
     digests: set[bytes] = set()
     ids = {part, *family}
     for session in sorted(family):
         grown: dict[str, str] = {}
-        for span in stream_spans(store.log, session):
+        for span in stream_spans(registry.log, session):
             item = span.item
             if isinstance(item, DeltaRun):
                 for (name, field), text in item.joined().items():
@@ -169,7 +147,7 @@ def _needles(store: Neighbours, family: set[str], part: str) -> _Needles:
             for content in contents(item):
                 if isinstance(content, Body):
                     digests.add(content.digest)
-                text = _text(store, session, content)
+                text = _readable(registry, session, content)
                 if text != part and len(text.strip()) >= SHORTEST:
                     texts[text.strip()] = None
         texts.update(dict.fromkeys(text.strip() for text in grown.values() if len(text.strip()) >= SHORTEST))
@@ -185,14 +163,14 @@ def _new_in(needles: _Needles, before: str, now: str) -> bool:
 
 
 def _has_needle(
-    store: Neighbours, session: str, needles: _Needles, content: str | Body, searched: dict[bytes, bool]
+    registry: SessionRegistry, session: str, needles: _Needles, content: str | Body, searched: dict[bytes, bool]
 ) -> bool:
     if isinstance(content, str):
         return any(text in content for text in needles.texts)
     if content.digest in needles.digests:
         return True
     if content.digest not in searched:
-        text = _text(store, session, content)
+        text = _readable(registry, session, content)
         searched[content.digest] = any(needle in text for needle in needles.texts)
     return searched[content.digest]
 
@@ -204,10 +182,10 @@ def _inline_data(event: ev.Event) -> list[str]:
     return []
 
 
-def _text(store: Neighbours, session: str, content: str | Body) -> str:
+def _readable(registry: SessionRegistry, session: str, content: str | Body) -> str:
     try:
         if isinstance(content, Body) and content.characters == BYTES:
-            return store.host.data(content, session).decode(errors="replace")
-        return store.text(content, session)
+            return registry.host.data(content, session).decode(errors="replace")
+        return registry.host.text(content, session)
     except DataError:  # damaged, or scrubbed
         return ""

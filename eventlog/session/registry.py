@@ -1,10 +1,11 @@
-"""The handles of a store: at most one per session, collected when unused."""
+"""The executors of a store: at most one per session, collected when unused."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
 from threading import RLock
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -20,8 +21,6 @@ from eventlog.history.streams import head_of
 from eventlog.integrity.fork_anchor import prefix_head
 from eventlog.session.executor import Executor
 from eventlog.session.host import Host
-from eventlog.session.session import Session, Sessions
-from eventlog.session.subsessions import stop_subsessions
 from eventlog.state.committed import CommittedState
 from eventlog.state.state import State
 from eventlog.validation import require
@@ -42,51 +41,53 @@ def check_session_id(id: str) -> None:
 
 
 class SessionRegistry:
-    """The handles of one store, by the id of their session.  Safe across threads."""
+    """The executors of one store, by the id of their session.  Safe across threads.
 
-    def __init__(self, host: Host) -> None:
+    Handles, replies and streams of a session share its executor. The registry refers to the store
+    only weakly, so that an unused store can be collected.
+    """
+
+    def __init__(self, store: object, host: Host) -> None:
         self.lock = RLock()
-        self._host = host
-        self._sessions: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
+        self.host = host
+        self.log = host.log
+        self.handles: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+        """The handles that `handles.py` has made of the executors."""
+        self._store = weakref.ref(store)
         self._executors: weakref.WeakValueDictionary[str, Executor] = weakref.WeakValueDictionary()
-        """One per session: a reply may outlive the handle it came from."""
 
-    def get(self, store: Sessions, id: str) -> Session:
-        """Return the handle of a session, or of the stream of a shelf.
+    def get(self, id: str) -> Executor:
+        """Return the executor of a session, or of the stream of a shelf.
 
         `NotFoundError` if there is no such session, `ErasedError` if it was erased. The log is read
         each time, because another process may have erased the session.
         """
         require(str, id, "an id is a str")
-        head_of(self._host.log, id)
-        return self._handle(store, id, None)
+        head_of(self.log, id)
+        return self._executor(id, None)
 
-    def _handle(self, store: Sessions, id: str, writer: SessionWriter | None) -> Session:
-        """The handle of a session, made with `writer` if that has just begun the session."""
+    def _executor(self, id: str, writer: SessionWriter | None) -> Executor:
+        """Return the executor of a session; `writer` is the one that has just begun the session."""
         with self.lock:
-            session = self._sessions.get(id)
-            if session is None:
-                executor = self._executors.get(id)
-                if executor is None:
-                    executor = self._executors[id] = Executor(store, id, writer or self._writer(id))
-                session = self._sessions[id] = Session(store, executor)
-            return session
+            executor = self._executors.get(id)
+            if executor is None:
+                executor = self._executors[id] = Executor(self.host, id, writer or self._writer(id), self._store())
+            return executor
 
     def begin(
         self,
-        store: Sessions,
         first: ev.SessionStarted | ev.SessionForked | ev.ShelfStarted,
         id: str | None,
         time: int | None,
         then: Sequence[ev.Event] = (),
         *,
         bodies: Mapping[bytes, bytes] | None = None,
-    ) -> Session:
+    ) -> Executor:
         """Begin a session or a shelf with its first event, and those that go in with it.
 
         The first event of a fork records the parent's head.
         """
-        host = self._host
+        host = self.host
         if id is not None:
             require(str, id, "an id is a str")
         session = ids.check_id("session", id or host.new_id("ses_"))
@@ -95,7 +96,7 @@ class SessionRegistry:
         streams: list[StreamRange] = []
         state = State()
         if isinstance(first, ev.SessionForked):
-            streams, state = self.get(store, first.parent).reader.inherited(first.at)
+            streams, state = self.get(first.parent).reader.inherited(first.at)
             first = replace(first, parent_head=prefix_head(host.log, streams, first.at))
         writer = self._writer(session)
         base = state.version
@@ -106,18 +107,13 @@ class SessionRegistry:
         except AlreadyExistsError:
             head_of(host.log, session)  # `ErasedError` for an erased session, whose id is not used again
             raise
-        return self._handle(store, session, writer)  # another thread may have asked for it already
-
-    def stop_subsessions(self, session: Session, reason: str) -> None:
-        """Stop and settle the sub-sessions that the newest reply's calls left unfinished."""
-        stop_subsessions(session, reason)
+        return self._executor(session, writer)  # another thread may have asked for it already
 
     def evict(self, session: str) -> None:
-        """Drop the handle of an erased session, and what is kept of it."""
+        """Drop the executor of an erased session, and what is kept of it."""
         with self.lock:
-            self._sessions.pop(session, None)
             self._executors.pop(session, None)
-        self._host.kept.forget(session)
+        self.host.kept.forget(session)
 
     def runs(self, session: str) -> bool:
         """Whether a task has the session's lease, also if the log does not know of it yet."""
@@ -125,9 +121,9 @@ class SessionRegistry:
         return executor is not None and executor.holds_lease
 
     def writers(self) -> list[SessionWriter]:
-        """The writers of all handles, and those with accepted events whose handle is collected."""
+        """The writers of all executors, and those whose executor is collected before a flush."""
         writers = (executor.writer for executor in list(self._executors.values()))
-        return list(dict.fromkeys((*writers, *self._host.flusher.writers())))
+        return list(dict.fromkeys((*writers, *self.host.flusher.writers())))
 
     def is_ahead(self, session: str) -> bool:
         """Whether something of a session is accepted here, and not committed."""
@@ -149,11 +145,11 @@ class SessionRegistry:
             return uncommitted(writer, version)
 
     def fork_off(self) -> None:
-        """Close in a forked child process: the store and its handles belong to the parent.
+        """Close in a forked child process: the store and its executors belong to the parent.
 
         Locks are replaced, as another thread of the parent may have held them.
         """
-        self._host.fork_off()
+        self.host.fork_off()
         self.lock = RLock()
         for executor in list(self._executors.values()):
             executor.leases.fork_off()
@@ -161,6 +157,6 @@ class SessionRegistry:
             writer.fork_off()
 
     def _writer(self, session: str) -> SessionWriter:
-        host = self._host
+        host = self.host
         committed = CommittedState(host.log, session, host.checkpoint_events)
         return SessionWriter(committed, host.flusher.wake, host.counted)

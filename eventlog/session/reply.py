@@ -7,6 +7,7 @@ until they are durable.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
@@ -15,27 +16,20 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
-from eventlog.errors import CallError, EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
-from eventlog.session.empty_answers import second_idle_answer
+from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError
+from eventlog.errors.base import giving_way_to
+from eventlog.session.empty_answers import ending_of
 from eventlog.session.filling import Filled, Filling, chunks_of, fill_with
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease
 from eventlog.session.outcome import failure_of
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
+from eventlog.state.closing import closing_parts, has_run, said_in_step
 from eventlog.state.state import GOES_ON
 from eventlog.streams.answer import API
 from eventlog.validation import require, require_json, require_or_none
-from eventlog.values import (
-    Json,
-    MessageError,
-    PartKind,
-    Reasoning,
-    Retry,
-    Text,
-    Tool,
-    Usage,
-)
+from eventlog.values import Json, MessageError, PartKind, Reasoning, Retry, Text, Tool, Usage
 
 if TYPE_CHECKING:
     from eventlog.session.executor import Executor
@@ -105,8 +99,12 @@ class Reply:
         require_or_none(Lease, lease, A_LEASE)
         self._took_lease = lease is not None
         self.lease = lease or self._executor.leases.held
-        self._executor.command([self._begin(), *self._repeated()], wait=False, lease=self.lease)
+        self._accept([self._begin(), *self._repeated()])
         self._begun = True
+
+    def _accept(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None) -> None:
+        """Append events without waiting."""
+        self._executor.command(events, bodies, wait=False, lease=self.lease)
 
     def _repeated(self) -> list[ev.Event]:
         """The failed attempt that this reply repeats, as its first part."""
@@ -155,7 +153,7 @@ class Reply:
         started, executor, lease = self._started, self._executor, self.lease
         seen = started.seen
         if seen is not None:
-            self._require_version(seen)
+            executor.require_seen(seen)
         elif lease is not None:
             seen = lease.seen()
         with executor.writer.lock:
@@ -164,15 +162,6 @@ class Reply:
             reply_to = started.reply_to or state.last_user(seen)
         self._started = replace(started, seen=seen, reply_to=reply_to)
         return self._started
-
-    def _require_version(self, seen: int) -> None:
-        """Refuse a view that cannot be one of this session: it is newer than the session."""
-        executor = self._executor
-        with executor.writer.lock:
-            newest = executor.writer.known_state().version
-        if seen > newest and seen > (newest := executor.reader.state().version):
-            allowed = f"session {executor.id} is at version {newest}"
-            raise CallError(f"view={seen} is newer than any: {allowed}; pass the view of this session that is sent")
 
     @property
     def is_open(self) -> bool:
@@ -190,7 +179,7 @@ class Reply:
         """
         return self._executor.interrupt_requested(self._started.reply_to)
 
-    # -- parts ---------------------------------------------------------------------------------
+    # -- parts and steps -----------------------------------------------------------------------
 
     def stream_text(self, *, id: str | None = None, metadata: Json | None = None) -> TextStream:
         """Begin a text part.
@@ -226,9 +215,7 @@ class Reply:
             )
         bodies: dict[bytes, bytes] = {}
         part = id or self._executor.host.new_id("prt_")
-        self._executor.command(
-            [ev.PartStarted(self.id, part, stored_kind(kind, bodies))], bodies, wait=False, lease=self.lease
-        )
+        self._accept([ev.PartStarted(self.id, part, stored_kind(kind, bodies))], bodies)
         return part
 
     def tool(
@@ -253,7 +240,7 @@ class Reply:
         call = ToolCall(self._executor, part, call_id, self.lease, provider_executed=provider_executed)
         started = ev.PartStarted(self.id, part, Tool(call_id, tool, provider_executed, metadata))
         if input is None:
-            self._executor.command([started], wait=False, lease=self.lease)
+            self._accept([started])
         else:
             call.start(input, title=title, started=started)
         self._calls.append(call)
@@ -269,12 +256,10 @@ class Reply:
     def _stream(self, kind: Text | Reasoning, part: str | None) -> TextStream:
         self._require_open()
         name = part or self._executor.host.new_id("prt_")
-        self._executor.command([ev.PartStarted(self.id, name, kind)], wait=False, lease=self.lease)
+        self._accept([ev.PartStarted(self.id, name, kind)])
         stream = TextStream(self._executor, name, "text", self.lease)
         self._streams.append(stream)
         return stream
-
-    # -- steps ---------------------------------------------------------------------------------
 
     @property
     def in_step(self) -> bool:
@@ -308,7 +293,7 @@ class Reply:
         part = self._executor.host.new_id("prt_")
         changed = None if patch is None else to_content(patch, bodies)
         started = ev.StepStarted(self.id, part, purpose, view_version, view_digest, render, snapshot, counted, changed)
-        self._executor.command([started], bodies, wait=False, lease=self.lease)
+        self._accept([started], bodies)
         self._purpose = purpose
         return part
 
@@ -323,7 +308,7 @@ class Reply:
         self._require_open()
         part = self._executor.host.new_id("prt_")
         used = self._used(usage, part, self._purpose, catalogue)
-        self._executor.command([ev.StepFinished(self.id, part, reason, snapshot), *used], wait=False, lease=self.lease)
+        self._accept([ev.StepFinished(self.id, part, reason, snapshot), *used])
         return part
 
     def _used(self, usage: Usage | None, step: str | None, purpose: str, catalogue: str) -> list[ev.Event]:
@@ -342,16 +327,16 @@ class Reply:
         require(MessageError, error, "an error is a MessageError")
         self._require_open()
         with self._executor.reader.deciding() as state:
-            said = state.said_in_step(self.id)
+            said = said_in_step(state, self.id)
             for part in said:
-                if state.has_run(part) and not self.call(part).provider_executed:
+                if has_run(state, part) and not self.call(part).provider_executed:
                     expected = "the end of the reply: its results are known"
                     raise RefusedError(f"call {part} ran", expected=expected, session=self._executor.id)
-            removed: list[ev.Event] = [*state.closing_parts(self.id), *map(ev.PartRemoved, said)]
+            removed: list[ev.Event] = [*closing_parts(state, self.id), *map(ev.PartRemoved, said)]
         self._failed += 1
         part = self._executor.host.new_id("prt_")
         retry = ev.PartStarted(self.id, part, Retry(self._failed, error))
-        self._executor.command([*removed, retry], wait=False, lease=self.lease)
+        self._accept([*removed, retry])
         for stream in self._streams:
             stream.close()
         self._calls = [call for call in self._calls if call.id not in said]
@@ -391,23 +376,18 @@ class Reply:
         """
         self._require_open()
         closing: list[ev.Event] = []
-        in_step = False
         writer = self._executor.writer
         with writer.lock:
             state = writer.known_state()
             if state.has_message(self.id):  # else its beginning was refused: the command says why
-                facts = state.messages[self.id]
-                for stream in self._streams:
-                    part = facts.parts.get(stream.id)
-                    if part is not None and state.status(part) == "open":
-                        closing.append(ev.PartEnded(stream.id))
-                in_step = state.in_step(self.id)
-        step = self._executor.host.new_id("prt_") if in_step else None
+                parts = state.messages[self.id].parts
+                texts = [stream.id for stream in self._streams if stream.id in parts]
+                closing += [ev.PartEnded(text) for text in texts if state.status(parts[text]) == "open"]
+        step = self._executor.host.new_id("prt_") if self.in_step else None
         if step is not None:
             closing.append(ev.StepFinished(self.id, step, reason, snapshot))
         closing += self._used(usage, step, "turn" if step is None else self._purpose, catalogue)
-        finished = self._ending(reason)
-        self._executor.command([*closing, finished], last=self._took_lease, lease=self.lease)
+        self._executor.command([*closing, self._ending(reason)], last=self._took_lease, lease=self.lease)
         self._close()
 
     def looks_back(self, reason: str) -> bool:
@@ -419,12 +399,7 @@ class Reply:
         if not self.looks_back(reason):
             return ev.MessageFinished(self.id, reason, None)
         self._executor.writer.flush()
-        found = second_idle_answer(self._executor.reader, self.id)
-        if found != "empty":
-            return ev.MessageFinished(self.id, reason if found is None else "stop", None)
-        read = f"read as {self.api}" if self.api else "of no API that was recognised"
-        error = MessageError("empty", f"the provider sent no content, twice in a row; its answer was {read}")
-        return ev.MessageFinished(self.id, None, error)
+        return ending_of(self._executor.reader, self.id, reason, self.api)
 
     def abort(self, error: MessageError | None = None) -> None:
         """Close the message as it stands.
@@ -435,12 +410,9 @@ class Reply:
         closing: list[ev.Event] = []
         with self._executor.reader.deciding() as state:
             if state.has_message(self.id):  # else its beginning was refused: the command says why
-                closing = state.closing_parts(self.id)
-        self._executor.command(
-            [*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))],
-            last=self._took_lease,
-            lease=self.lease,
-        )
+                closing = closing_parts(state, self.id)
+        finished = ev.MessageFinished(self.id, None, error or MessageError("aborted"))
+        self._executor.command([*closing, finished], last=self._took_lease, lease=self.lease)
         self._close()
 
     def _close(self) -> None:

@@ -11,6 +11,7 @@ from eventlog import events as ev
 from eventlog.errors import CallError, NotFoundError, RefusedError
 from eventlog.session.executor import Executor
 from eventlog.session.outcome import ROLLED_BACK
+from eventlog.state.closing import closing
 from eventlog.validation import require_or_none, require_version
 from eventlog.values import Patch
 
@@ -54,7 +55,7 @@ def rollback(
             raise NotFoundError("version", str(to), session=executor.id)
         snapshots, patches = _file_states(executor, to)
         replies = _replies(executor, to)
-        committed = executor.commit([ev.RolledBack(to)], lambda after: after.closing(ROLLED_BACK))
+        committed = executor.commit([ev.RolledBack(to)], lambda after: closing(after, ROLLED_BACK))
         return RollbackResult(committed.first, to, snapshots, patches, replies)
 
 

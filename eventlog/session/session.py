@@ -16,25 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from eventlog import events as ev
-from eventlog.codec.bodies import to_content
-from eventlog.errors import CallError, RefusedError
-from eventlog.ids import id_of_request
 from eventlog.session.context import ContextCommands
 from eventlog.session.executor import Executor
 from eventlog.session.host import Host
-from eventlog.session.inputs import model_of, stored_kind
 from eventlog.session.lease import unless_held
-from eventlog.session.outcome import pending_question
-from eventlog.session.reply import Reply
+from eventlog.session.message_commands import MessageCommands
+from eventlog.session.registry import SessionRegistry
 from eventlog.session.rollback import RollbackResult, redo, rollback
-from eventlog.session.turn import Turn
+from eventlog.session.settings_commands import SettingsCommands
+from eventlog.session.subsessions import stop_subsessions
 from eventlog.session.values import Values
-from eventlog.validation import a_kind, each, require, require_json, require_limits
-from eventlog.values import Attachment, Content, File, Json, Limits, Model, PartKind, Text, Todo, Truncation, Usage
+from eventlog.validation import require
+from eventlog.values import Content, Model
 
 if TYPE_CHECKING:
     from eventlog.append.pipeline import Pipeline
@@ -42,47 +38,24 @@ if TYPE_CHECKING:
     from eventlog.history.catalog import SessionInfo
     from eventlog.history.name_streams import Name
     from eventlog.integrity.heads import SessionHead, StoreHead
-    from eventlog.log.contract import Committed, Log
+    from eventlog.log.commit import Committed
+    from eventlog.log.contract import Log
     from eventlog.session.lease import Lease
     from eventlog.session.redact import RedactionResult
 
-__all__ = ["RollbackResult", "Sent", "Session", "Sessions"]
-
-
-class Handles(Protocol):
-    """The handles of a store (`registry.py`)."""
-
-    def get(self, store: Sessions, id: str) -> Session:
-        """Return the handle of a session, or of the stream of a shelf."""
-        ...
-
-    def begin(self, store: Sessions, first: ev.ShelfStarted, id: str | None, time: int | None) -> Session:
-        """Begin a shelf with its first event."""
-        ...
-
-    def stop_subsessions(self, session: Session, reason: str) -> None:
-        """Stop and settle the sub-sessions that the newest reply's calls left unfinished."""
-        ...
-
-    def evict(self, session: str) -> None:
-        """Drop the handle of an erased session."""
-        ...
-
-    def runs(self, session: str) -> bool:
-        """Whether a task has the session's lease, also if the log does not know of it yet."""
-        ...
+__all__ = ["RollbackResult", "Session", "Sessions"]
 
 
 class Sessions(Protocol):
-    """A store as its sessions, and work on several of them, see it."""
+    """A store as its sessions, and work on several of them, see it.
+
+    A session begins others, and a store makes the handle of each: one of the two has to know the
+    other by what it does.
+    """
 
     host: Host
     log: Log
-
-    @property
-    def registry(self) -> Handles:
-        """See `Store`."""
-        ...
+    registry: SessionRegistry
 
     def session(self, id: str) -> Session:
         """See `Store`."""
@@ -139,16 +112,7 @@ class Sessions(Protocol):
         ...
 
 
-class Sent(Protocol):
-    """A view, or a request of the window: the messages that a model is sent."""
-
-    @property
-    def version(self) -> int:
-        """The version whose history it shows."""
-        ...
-
-
-class Session:
+class Session(MessageCommands, SettingsCommands):
     """One conversation.  Made by `Store.session` and `Store.create_session`."""
 
     def __init__(self, store: Sessions, executor: Executor) -> None:
@@ -250,205 +214,6 @@ class Session:
         """Whether this handle holds the lease."""
         return self.executor.holds_lease
 
-    # -- messages ------------------------------------------------------------------------------
-
-    def user(
-        self,
-        text: str | Sequence[PartKind] = "",
-        *,
-        id: str | None = None,
-        files: Sequence[File] = (),
-        agent: str = "",
-        model: Model | str | None = None,
-        variant: str | None = None,
-        system: str | None = None,
-        tools: Json | None = None,
-        format: Json | None = None,
-        synthetic: bool = False,
-        delivery: Literal["steer", "queue"] = "steer",
-        cause: str | None = None,
-        request_id: str | None = None,
-    ) -> str:
-        """Add a user message of a text or parts, and `files`; returns its id.  Needs no lease.
-
-        `tools` switches tools off for this question, as `{"bash": false}`; `format` is the output
-        format that it asks for. Both are JSON, and part of the view while the message is the newest
-        of the user's. With `delivery="queue"` it waits, unseen by the model, until
-        `context.promote`. `cause` is the compaction that adds it. `id` is the message's id, made by
-        default; the same `request_id` gives the message of the first call. `agent`, `model` and
-        `variant` are those that are asked, `system` is a system prompt for this question.
-        `synthetic` marks a message that the program writes.
-        """
-        if request_id is not None:
-            require(str, request_id, "a request id is a str")
-        bodies: dict[bytes, bytes] = {}
-        new_id = self.executor.host.new_id
-        message = id or (new_id("msg_") if request_id is None else id_of_request("msg_", self.id, request_id))
-        kinds: list[PartKind] = [Text(text, synthetic=synthetic)] if isinstance(text, str) and text else []
-        if not isinstance(text, str):
-            kinds.extend(each(text, "a user message is a str or a list of parts"))
-        kinds.extend(each(files, "files are a list of files") if files else ())
-        added: list[ev.Event] = [
-            ev.UserMessageAdded(
-                message,
-                agent,
-                None if model is None else model_of(model),
-                variant,
-                None if system is None else to_content(system, bodies),
-                tools,
-                format,
-                synthetic,
-                delivery,
-                cause,
-            )
-        ]
-        for number, kind in enumerate(kinds):
-            part = new_id("prt_") if request_id is None else id_of_request("prt_", self.id, f"{request_id} {number}")
-            added.append(ev.PartStarted(message, part, stored_kind(kind, bodies)))
-        self.executor.command(added, bodies, request_id=request_id)
-        return message
-
-    def turn(
-        self,
-        text: str | Sequence[PartKind] | None = None,
-        request_id: str | None = None,
-        *,
-        files: Sequence[File] = (),
-        agent: str = "",
-        model: Model | str | None = None,
-        tools: Json | None = None,
-        format: Json | None = None,
-        delivery: Literal["steer", "queue"] = "steer",
-        wait: float = 0.0,
-        take_over: bool = False,
-    ) -> Turn:
-        """Add a user message, or find it by its request id, to be answered once in a `with` block.
-
-        Without both it is the question that waits for its answer, or the newest one: for a program
-        that goes on with what another one left. Inside, `turn.state` says whether the caller is to
-        answer; it holds the lease if so. While another task runs the session, up to `wait` seconds
-        are waited for the answer, or for the lease; with `take_over` the lease is then taken from
-        that task, as by `lease`. `tools` and `format` are those of `user`. `files`, `agent`,
-        `model` and `delivery` are those of `user`, too.
-        """
-        given = {"files": files, "agent": agent, "model": model, "tools": tools, "format": format, "delivery": delivery}
-        return Turn(
-            self.executor,
-            partial(self._asked, text, request_id=request_id, **given),
-            request_id,
-            wait=wait,
-            take_over=take_over,
-        )
-
-    def _asked(self, text: str | Sequence[PartKind] | None, *, request_id: str | None, **given: Any) -> str:
-        """Add the user message of a turn, or find it."""
-        if text is not None and request_id is not None:
-            return self.user(text, request_id=request_id, **given)
-        if text is not None or request_id is not None:
-            raise CallError("a turn has a text and a request id, or neither: then it is the question that waits")
-        found = pending_question(self.reader)
-        if found is None:
-            raise RefusedError("nothing was asked", expected="a text and a request id", session=self.id)
-        return found
-
-    def assistant(
-        self,
-        model: Model | str | None = None,
-        *,
-        id: str | None = None,
-        reply_to: str | None = None,
-        agent: str = "",
-        mode: str = "",
-        variant: str | None = None,
-        cwd: str | None = None,
-        root: str | None = None,
-        summary: bool = False,
-        wait: float = 0.0,
-        view: Sent | int | None = None,
-    ) -> Reply:
-        """Begin an assistant message, to be filled in a `with` block, which takes the lease.
-
-        `view` is what the model is sent, a view or a request of the window, or its version: the
-        reply answers the user messages in it, and no others. Without it the reply answers what was
-        there when the turn began, when the caller's last reply of the turn ended, or when the
-        caller itself added or promoted a message, whichever came last; outside a turn, what is
-        there when it begins. Several replies to one view each need it. `reply_to` is the newest
-        user message of the view by default. `id` is the message's id, made by default. `agent`,
-        `mode` and `variant` are those that answer, `cwd` and `root` the directories of the work.
-        `summary` marks the summary of a compaction. `wait` is the seconds to wait for the lease.
-        """
-        return Reply(
-            self.executor,
-            ev.AssistantMessageStarted(
-                id or self.executor.host.new_id("msg_"),
-                reply_to,
-                agent,
-                mode,
-                model_of(model),
-                variant,
-                cwd,
-                root,
-                summary,
-                None if view is None else _version_of(view),
-            ),
-            lease_wait=wait,
-        )
-
-    def late_result(
-        self,
-        message: str,
-        call: str,
-        output: str,
-        *,
-        failed: bool = False,
-        title: str = "",
-        metadata: Json | None = None,
-        attachments: Sequence[Attachment] = (),
-        truncation: Truncation | None = None,
-    ) -> int:
-        """Complete a call that was settled as interrupted; returns the version of the result.
-
-        Needs no lease: for a worker that another owner took for dead. The view is that of a
-        punctual result. The same result again is the first one, and another is `RefusedError`, as
-        is a result of a call that goes on. `failed` says that `output` is an error. `title`,
-        `metadata`, `attachments` and `truncation` are those of `ToolCall.succeed`.
-        """
-        from eventlog.session.late_result import late_result
-
-        return late_result(
-            self.executor,
-            message,
-            call,
-            output,
-            failed=failed,
-            title=title,
-            metadata=metadata,
-            attachments=attachments,
-            truncation=truncation,
-        )
-
-    def remove_message(self, message: str, *, wait: float = 0.0) -> None:
-        """Take a finished message out of the conversation; its events stay.
-
-        `wait` is the seconds to wait for the lease.
-        """
-        self.executor.run([ev.MessageRemoved(message)], wait=wait)
-
-    def edit_part(self, part: str, text: str, *, wait: float = 0.0) -> None:
-        """Replace the text of an ended part (text, reasoning, or a completed tool's output).
-
-        `wait` is the seconds to wait for the lease.
-        """
-        bodies: dict[bytes, bytes] = {}
-        self.executor.run([ev.PartEdited(part, to_content(text, bodies))], bodies, wait=wait)
-
-    def remove_part(self, part: str, *, wait: float = 0.0) -> None:
-        """Take an ended part out of its message; its events stay.
-
-        `wait` is the seconds to wait for the lease.
-        """
-        self.executor.run([ev.PartRemoved(part)], wait=wait)
-
     def redact(self, part: str, reason: str = "", *, search: bool = True) -> RedactionResult:
         """Hide a part's content in every view of every version, here and in all forks.
 
@@ -459,33 +224,7 @@ class Session:
 
         require(str, part, "a part is named by its id, a str")
 
-        return redact(self.executor, self.store, part, reason, search=search)
-
-    # -- the session ---------------------------------------------------------------------------
-
-    def rename(self, title: str) -> None:
-        """Give the session a title.  Needs no lease."""
-        self.executor.command([ev.SessionRenamed(title)])
-
-    def archive(self) -> None:
-        """Mark the session as archived.  Needs no lease."""
-        self.executor.command([ev.SessionArchived()])
-
-    def unarchive(self) -> None:
-        """Mark the session as not archived.  Needs no lease."""
-        self.executor.command([ev.SessionUnarchived()])
-
-    def set_metadata(self, key: str, value: Json | None) -> None:
-        """Set (None: remove) an entry of the embedder's own metadata.  Needs no lease."""
-        self.executor.command([ev.MetadataSet(key, value)])
-
-    def set_note(self, note: str) -> None:
-        """Set the embedder's note in the list of sessions (`SessionInfo.note`); "" removes it.
-
-        Needs no lease, is no activity, and is not undone by a rollback. `LimitError` above 1 KB of
-        UTF-8.
-        """
-        self.executor.command([ev.NoteSet(note)])
+        return redact(self.executor, self.store.registry, part, reason, search=search)
 
     def interrupt(self, reason: str = "") -> None:
         """Ask the owner of the session to stop.  Needs no lease.
@@ -493,93 +232,7 @@ class Session:
         The sub-sessions of its newest tasks that a crash left without an owner are stopped as well.
         """
         self.executor.command([ev.InterruptRequested(reason)])
-        self.store.registry.stop_subsessions(self, reason)
-
-    def record_custom(self, namespace: str, data: Json) -> None:
-        """Record an embedder's own fact.  Needs no lease."""
-        self.executor.command([ev.Custom(namespace, data)])
-
-    def record_usage(
-        self,
-        usage: Usage,
-        *,
-        message: str | None = None,
-        step: str | None = None,
-        model: Model | str | None = None,
-        purpose: str = "turn",
-        failed: bool = False,
-        catalogue: str = "",
-    ) -> None:
-        """Record the cost of a model call, failed ones included.  Needs no lease.
-
-        `catalogue` is the date of the prices from which the caller computed the cost. Without a
-        cost, the store's `prices` are asked. `message` and `step` are the ids of the reply and the
-        step-start part, `model` is the one that was called. `purpose` is "turn", "summary", "title"
-        or the program's word; `failed` says that no answer came.
-        """
-        named = model_of(model)
-        usage, catalogue = self.executor.host.priced(usage, named, catalogue)
-        self.executor.command([ev.UsageRecorded(usage, message, step, named, purpose, failed, catalogue)])
-
-    # -- settings ------------------------------------------------------------------------------
-
-    def set_settings(
-        self,
-        *,
-        model: Model | str | None = None,
-        limits: Limits | None = None,
-        policy: Json | None = None,
-        wait: float = 0.0,
-    ) -> None:
-        """Set the model's limits and the context policy from here on.
-
-        `model` is the model that `limits` are of, `policy` is a `ContextPolicy` as JSON; None
-        leaves each as it is. `wait` is the seconds to wait for the lease.
-        """
-        if limits is not None:
-            require_limits(limits)
-        if policy is not None:
-            require_json(dict, policy, "a context policy is a JSON object")
-        self.executor.run([ev.SettingsSet(model_of(model), limits, policy)], wait=wait)
-
-    def set_system_prompt(self, header: str, rest: str = "", *, wait: float = 0.0) -> None:
-        """Set the system prompt from here on, in its two segments.
-
-        `wait` is the seconds to wait for the lease.
-        """
-        bodies: dict[bytes, bytes] = {}
-        prompt = ev.SystemPromptSet(to_content(header, bodies), to_content(rest, bodies))
-        self.executor.run([prompt], bodies, wait=wait)
-
-    def set_tools(self, schemas: Json, *, wait: float = 0.0) -> None:
-        """Set the tool schemas (a JSON array) offered from here on.
-
-        `wait` is the seconds to wait for the lease.
-        """
-        require_json(list, schemas, "tool schemas are a JSON array, as a str")
-        bodies: dict[bytes, bytes] = {}
-        self.executor.run([ev.ToolsSet(to_content(schemas, bodies))], bodies, wait=wait)
-
-    def set_todos(self, todos: Sequence[Todo], *, wait: float = 0.0) -> None:
-        """Replace the list of things to do.
-
-        `wait` is the seconds to wait for the lease.
-        """
-        self.executor.run([ev.TodosSet(each(todos, "todos are a list of todos"))], wait=wait)
-
-    def pin(self, text: str | None = None, *, part: str | None = None) -> str:
-        """Carry a fact or a part over every compaction; returns the pin's id.  Needs no lease.
-
-        Give `text` for a fact, or `part` for a part.
-        """
-        bodies: dict[bytes, bytes] = {}
-        pin = self.executor.host.new_id("pin_")
-        self.executor.command([ev.Pinned(pin, None if text is None else to_content(text, bodies), part)], bodies)
-        return pin
-
-    def unpin(self, pin: str) -> None:
-        """Take a pin away.  Needs no lease."""
-        self.executor.command([ev.Unpinned(pin)])
+        stop_subsessions(self.store.registry, self.executor, reason)
 
     # -- history -------------------------------------------------------------------------------
 
@@ -624,13 +277,3 @@ class Session:
         return self.store.create_session(
             id=id, title=title, agent=agent, directory=directory, scope=scope, parent=self.id
         )
-
-
-def _version_of(view: Sent | int) -> int:
-    """Return the version of what the model is sent."""
-    version = view if type(view) is int else getattr(view, "version", None)
-    if type(version) is not int:
-        raise CallError(f"a view is what the model is sent, which has a version, or that version, not {a_kind(view)}")
-    if version < 0:
-        raise CallError(f"a version is at least 0, not {version}")
-    return version

@@ -107,8 +107,8 @@ def open_shelf(store: Sessions, name: str) -> Shelf:
         id, exists = find_shelf(store.log, name)
         with suppress(AlreadyExistsError, ErasedError):  # another writer began or dropped it meanwhile
             if exists:
-                return Shelf(name, store.registry.get(store, id).executor)
-            return Shelf(name, store.registry.begin(store, ev.ShelfStarted(name), id, None).executor)
+                return Shelf(name, store.registry.get(id))
+            return Shelf(name, store.registry.begin(ev.ShelfStarted(name), id, None))
 
 
 def shelf_names(log: Log) -> Iterator[str]:

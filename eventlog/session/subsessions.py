@@ -11,13 +11,14 @@ import msgspec
 from eventlog import events as ev
 from eventlog.errors import KeyMissingError, LeaseHeldError, NotFoundError
 from eventlog.history.catalog import info_of
-from eventlog.session.unfinished import is_run, is_unfinished
+from eventlog.session.status import is_run, is_unfinished
 from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES
 from eventlog.validation import json_value
 from eventlog.values import Json
 
 if TYPE_CHECKING:
-    from eventlog.session.session import Session
+    from eventlog.session.executor import Executor
+    from eventlog.session.registry import SessionRegistry
     from eventlog.state.state import State
 
 __all__ = ["stop_subsessions", "subsession_in", "subsession_metadata"]
@@ -38,26 +39,26 @@ def subsession_in(metadata: Json | None) -> str | None:
     return child if isinstance(child, str) else None
 
 
-def stop_subsessions(session: Session, reason: str) -> None:
+def stop_subsessions(registry: SessionRegistry, session: Executor, reason: str) -> None:
     """Stop and settle the sub-sessions that the newest reply's calls left unfinished.
 
     A sub-session with an owner hears of the stop from the loop that waits for it. This is for those
     whose owner is dead: no loop goes on with them.
     """
-    store = session.store
     for name in _subsessions(session):
-        head = store.log.head(name)
-        if head is None or is_run(store, head) or not is_unfinished(store, head):
+        head = registry.log.head(name)
+        if head is None or is_run(registry, head) or not is_unfinished(registry, head):
             continue
         if info_of(head).parent != session.id:  # of the session that this is a fork of
             continue
         with suppress(NotFoundError, KeyMissingError, LeaseHeldError):  # erased, locked or taken meanwhile
-            child = store.session(name)
+            child = registry.get(name)
             with child.lease():
-                child.interrupt(reason)
+                child.command([ev.InterruptRequested(reason)])
+                stop_subsessions(registry, child, reason)
 
 
-def _subsessions(session: Session) -> Iterator[str]:
+def _subsessions(session: Executor) -> Iterator[str]:
     """Yield the sub-session of each call of the newest reply that runs or was interrupted."""
     with session.reader.deciding() as state:
         begun = _begun(state)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eventlog import events as ev
-from eventlog.errors import CallError, EventlogError, LimitError, RefusedError, brief
+from eventlog.errors import CallError, EventlogError, LimitError, RefusedError
+from eventlog.errors.base import brief
 from eventlog.state.rules import check_deltas
 from eventlog.validation import a_kind
 from eventlog.values import Json

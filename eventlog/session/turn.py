@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.append.contention import Contention
+from eventlog.append.backoff import Backoff
 from eventlog.append.lease_claim import LeaseStatus
-from eventlog.errors import ConflictError, FencedError, LeaseHeldError, RefusedError, giving_way_to
+from eventlog.errors import ConflictError, FencedError, LeaseHeldError, RefusedError
+from eventlog.errors.base import giving_way_to
 from eventlog.session.lease import POLL, Block, Lease, unless_held
 from eventlog.session.outcome import CRASHED, Outcome, broken_before, has_earlier_question, outcome_of
 from eventlog.validation import require, require_or_none, require_wait
@@ -256,7 +257,7 @@ class Turn:
         that was taken out, too. A result that comes late meanwhile is not lost with it: then the
         outcome is read again.
         """
-        executor, contention = self._executor, Contention()
+        executor, backoff = self._executor, Backoff()
         attempt: Retry | None = None
         error: MessageError | None = None
         while True:
@@ -271,7 +272,7 @@ class Turn:
             try:
                 executor.commit([ev.MessageRemoved(reply) for reply in gone.broken], expected=version)
             except ConflictError:
-                if not contention.goes_on():
+                if not backoff.goes_on():
                     raise
             else:
                 error = found.error

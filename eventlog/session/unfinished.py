@@ -20,17 +20,16 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from eventlog.codec.payload import is_foreign
-from eventlog.errors import KeyMissingError, NotFoundError, ReadOnlyError
-from eventlog.history.catalog import SessionInfo, SessionState, entry_of, info_of
-from eventlog.session.outcome import has_open_work
-from eventlog.session.owner import is_live
+from eventlog.errors import ReadOnlyError
+from eventlog.history.catalog import SessionInfo, SessionState, info_of
+from eventlog.session.status import is_run, is_unfinished
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Head, Log
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import Log
     from eventlog.session.session import Sessions
 
-__all__ = ["KEY", "is_run", "is_unfinished", "state_of", "unfinished"]
+__all__ = ["KEY", "state_of", "unfinished"]
 
 KEY = b"unfinished\0\x02"
 """Key of the derived value; its last byte is the version of its meaning."""
@@ -55,7 +54,9 @@ def unfinished(store: Sessions) -> list[SessionInfo]:
     known = _known(log)
     positions = log.last_positions()
     candidates = sorted({*known.sessions, *_touched(log, known.positions or (0,) * len(positions), positions)})
-    open_now = [name for name in candidates if (head := log.head(name)) is not None and is_unfinished(store, head)]
+    open_now = [
+        name for name in candidates if (head := log.head(name)) is not None and is_unfinished(store.registry, head)
+    ]
     store.host.open_work.learn(positions, open_now)
     now = Known(positions, tuple(open_now))
     if now != known:
@@ -63,16 +64,16 @@ def unfinished(store: Sessions) -> list[SessionInfo]:
         with suppress(ReadOnlyError):
             log.put_derived([(KEY, _checksum(data) + data)])
     heads = [head for name in open_now if (head := log.head(name)) is not None]
-    return [replace(info_of(head), state="unfinished") for head in heads if not is_run(store, head)]
+    return [replace(info_of(head), state="unfinished") for head in heads if not is_run(store.registry, head)]
 
 
 def state_of(store: Sessions, head: Head, info: SessionInfo) -> SessionState:
     """Return the state of a session in a list; see `SessionState`."""
-    if is_run(store, head):
+    if is_run(store.registry, head):
         return "running"
     if info.locked:
         return "unknown"
-    return "unfinished" if is_unfinished(store, head) else "waiting"
+    return "unfinished" if is_unfinished(store.registry, head) else "waiting"
 
 
 def _known(log: Log) -> Known:
@@ -99,37 +100,3 @@ def _touched(log: Log, after: Sequence[int], upto: Sequence[int]) -> Iterator[st
         while commits := log.commits_after(position, 1_000, partition=partition):
             yield from (commit.session for commit in commits)
             position = commits[-1].last_position  # noqa: PLW2901 - where it goes on
-
-
-def is_unfinished(store: Sessions, head: Head) -> bool:
-    """Whether a loop that runs the session now has something to do."""
-    if is_foreign(head):
-        return False
-    info = info_of(head)
-    if info.erased or info.locked or not _is_native(head, info) or not (info.messages or info.fork_of):
-        return False
-    if entry_of(head).answered == head.version:
-        return False
-    known = store.host.open_work.of(head, store.log.partition_of(head.session))
-    if known is not None:
-        return known
-    try:
-        reader = store.session(head.session).reader
-        found = has_open_work(reader)
-    except (NotFoundError, KeyMissingError):  # erased, or its key gone, meanwhile
-        return False
-    if reader.version == head.version:
-        store.host.open_work.note(head, is_open=found)
-    return found
-
-
-def is_run(store: Sessions, head: Head) -> bool:
-    """Return whether a task has the lease, also one that the log does not know of yet."""
-    return is_live(head.session, head.lease, store.host.clock()) or store.registry.runs(head.session)
-
-
-def _is_native(head: Head, info: SessionInfo) -> bool:
-    """Whether more was done here than to import the session, or to begin it as a fork."""
-    if info.origin is not None:
-        return head.lease.epoch > 0  # importers take no lease
-    return info.fork_of is None or head.appends > 1

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog import events as ev
-from eventlog.append.contention import Contention
+from eventlog.append.backoff import Backoff
 from eventlog.codec.bodies import to_content, to_data
-from eventlog.errors import ConflictError, DamagedError, brief
+from eventlog.errors import ConflictError, DamagedError
+from eventlog.errors.base import brief
 from eventlog.history.lineage import END
 from eventlog.history.streams import stream_spans
 from eventlog.history.value_index import ValueIndex
@@ -188,13 +189,13 @@ class Values:
             return 0
         if expected is None:
             return executor.commit([event], bodies=bodies).first
-        contention = Contention()
+        backoff = Backoff()
         while True:
             version = self._version_with(event.key, expected)
             try:
                 return executor.commit([event], bodies=bodies, expected=version).first
             except ConflictError:  # something else was appended: perhaps the key has its revision all the same
-                if not contention.goes_on():
+                if not backoff.goes_on():
                     raise
 
     def _version_with(self, key: str, expected: int) -> int:

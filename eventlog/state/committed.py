@@ -14,8 +14,9 @@ from eventlog.history.forgotten import forgotten_in
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import ancestry, head_of
 from eventlog.history.tree_heads import EVERY, save_tree_head
-from eventlog.log.contract import Head, LeaseState, Log
-from eventlog.state.loader import apply_spans, newest_state, restore, save_state
+from eventlog.log.commit import Head, LeaseState
+from eventlog.log.contract import Log
+from eventlog.state.loader import apply_spans, load_state, newest_state, save_state
 from eventlog.state.state import State
 
 __all__ = ["CHECKPOINT_EVENTS", "CommittedState"]
@@ -73,7 +74,7 @@ class CommittedState:
         with self.log.reading():
             head = head_of(self.log, self.session)
             streams = self.ancestry()
-            self.state, self._rests_on = restore(self.log, streams, head.version)
+            self.state, self._rests_on = load_state(self.log, streams, head.version)
             self.keep_at = self._rests_on + self.checkpoint_events
             self._note(head)
         self.loaded = True
@@ -139,7 +140,7 @@ class CommittedState:
         if not self.is_due():
             return
         if saved > self._rests_on:
-            state, self._rests_on = restore(self.log, self.streams, version)
+            state, self._rests_on = load_state(self.log, self.streams, version)
             state.commit_to(version)
             self.state = state
         save_state(self.log, self.streams, self.state)

@@ -13,9 +13,10 @@ from eventlog import events as ev
 from eventlog.codec.batch import KINDS, Item, validate
 from eventlog.codec.deltas import DeltaRun, Key
 from eventlog.codec.field_types import SOUND
-from eventlog.errors import CallError, EventlogError, RefusedError, brief
+from eventlog.errors import CallError, EventlogError, RefusedError
+from eventlog.errors.base import brief
 from eventlog.state.evolve import EVOLVE
-from eventlog.state.rules import LEASE_FREE, RULES, check, check_deltas
+from eventlog.state.rules import RULES, check, check_deltas
 from eventlog.state.state import State
 from eventlog.validation import a_kind
 
@@ -24,6 +25,36 @@ MAX_TIME = 1 << 53
 
 __all__ = ["allowed_deltas", "decide", "needs_no_lease", "require_items"]
 
+_LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
+    (
+        ev.SessionStarted,
+        ev.SessionForked,
+        ev.SessionRenamed,
+        ev.SessionArchived,
+        ev.SessionUnarchived,
+        ev.MetadataSet,
+        ev.UserMessageAdded,
+        ev.Pinned,
+        ev.Unpinned,
+        ev.UsageRecorded,
+        ev.InterruptRequested,
+        ev.PartRedacted,
+        ev.ForeignKept,
+        ev.Custom,
+        ev.ShelfStarted,
+        ev.ValuePut,
+        ev.ValueDropped,
+        ev.NameGiven,
+        ev.NameFreed,
+        ev.NoteSet,
+        ev.RecordForgotten,
+    )
+)
+"""Events that a writer without the lease may append.
+
+They do not depend on the lease holder's events, and the holder's do not depend on them.
+`PartStarted` belongs to them if its message is the user's.
+"""
 _STEPS = {kind: (RULES.get(kind), EVOLVE.get(kind)) for kind in KINDS}
 """Rule and change of each kind of event.
 
@@ -143,6 +174,6 @@ def needs_no_lease(items: Sequence[tuple[int, ev.Event]], session: str) -> None:
     for _, event in items:
         if isinstance(event, ev.UserMessageAdded):
             users.append(event.message)
-        elif type(event) not in LEASE_FREE and not (isinstance(event, ev.PartStarted) and event.message in users):
+        elif type(event) not in _LEASE_FREE and not (isinstance(event, ev.PartStarted) and event.message in users):
             expected = "`with session.lease():` around the whole of it"
             raise RefusedError(f"{type(event).__name__} without the lease", expected=expected, session=session)

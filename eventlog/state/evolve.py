@@ -88,7 +88,7 @@ Every other kind is complete at birth, and "other".
 """
 
 
-def _part(state: State, event: ev.PartStarted) -> None:
+def _part_started(state: State, event: ev.PartStarted) -> None:
     born = event.kind
     kind, first = _BIRTHS.get(type(born), ("other", "ended"))
     if kind == "text" and (state.hot_messages.get(event.message) or state.messages[event.message]).user:
@@ -230,7 +230,7 @@ EVOLVE: dict[type, Callable[[State, Any], None]] = {
     ev.MessageFinished: _finished,
     ev.MessageRemoved: _message_removed,
     ev.MessagePromoted: _promoted,
-    ev.PartStarted: _part,
+    ev.PartStarted: _part_started,
     ev.PartEnded: _ended,
     ev.PartEdited: _edited,
     ev.PartRedacted: _edited,

@@ -25,7 +25,7 @@ from eventlog.state.stored import canonical, decode_messages, decode_state, enco
 from eventlog.state.stored_facts import LostRowsError, StoredMessages
 from eventlog.state.version_log import Entry, VersionLog
 
-__all__ = ["STATE", "LogRows", "apply_spans", "newest_state", "restore", "save_state", "wrong_checkpoints"]
+__all__ = ["STATE", "LogRows", "apply_spans", "load_state", "newest_state", "save_state", "wrong_checkpoints"]
 
 STATE = "state 9"
 """Kind of the checkpoints; the number is that of the format and its meaning."""
@@ -37,7 +37,7 @@ None of these events will be taken back.
 _UNREADABLE = (msgspec.MsgspecError, ValueError, LostRowsError)
 
 
-def restore(log: Log, streams: Sequence[StreamRange], upto: int) -> tuple[State, int]:
+def load_state(log: Log, streams: Sequence[StreamRange], upto: int) -> tuple[State, int]:
     """Return the state right after version `upto`, and its checkpoint's version (0: none).
 
     The checkpoint may be of a later version of a parent: what is newer is left out.

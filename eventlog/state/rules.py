@@ -10,48 +10,18 @@ from decimal import Decimal
 from typing import Any
 
 from eventlog import events as ev
-from eventlog.errors import AlreadyExistsError, CallError, LimitError, NotFoundError, RefusedError, brief
+from eventlog.errors import AlreadyExistsError, CallError, LimitError, NotFoundError, RefusedError
+from eventlog.errors.base import brief
 from eventlog.ids import MAX_ID_BYTES, check_id, check_key
 from eventlog.state.facts import CODE_MASK, CODES, MessageFacts, PartFacts
 from eventlog.state.state import State
 from eventlog.validation import require
 from eventlog.values import Reasoning, Tool
 
-__all__ = ["LEASE_FREE", "MAX_NOTE_BYTES", "RULES", "check", "check_deltas", "new_ids"]
+__all__ = ["MAX_NOTE_BYTES", "RULES", "check", "check_deltas", "new_ids"]
 
 MAX_NOTE_BYTES = 1024
 """Longest note of a session, in bytes of UTF-8."""
-
-LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
-    (
-        ev.SessionStarted,
-        ev.SessionForked,
-        ev.SessionRenamed,
-        ev.SessionArchived,
-        ev.SessionUnarchived,
-        ev.MetadataSet,
-        ev.UserMessageAdded,
-        ev.Pinned,
-        ev.Unpinned,
-        ev.UsageRecorded,
-        ev.InterruptRequested,
-        ev.PartRedacted,
-        ev.ForeignKept,
-        ev.Custom,
-        ev.ShelfStarted,
-        ev.ValuePut,
-        ev.ValueDropped,
-        ev.NameGiven,
-        ev.NameFreed,
-        ev.NoteSet,
-        ev.RecordForgotten,
-    )
-)
-"""Events that a writer without the lease may append.
-
-They do not depend on the lease holder's events, and the holder's do not depend on them.
-`PartStarted` belongs to them if its message is the user's.
-"""
 
 _OVER = ("completed", "failed", "interrupted")
 """States of a call that has ended; after "interrupted" a late result may follow."""
@@ -164,7 +134,7 @@ def _promoted(state: State, event: ev.MessagePromoted) -> None:
         )
 
 
-def _part(state: State, event: ev.PartStarted) -> None:
+def _part_started(state: State, event: ev.PartStarted) -> None:
     _new_part(state, event.part)
     facts = state.message(event.message)
     if facts.user:
@@ -372,7 +342,7 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.MessageFinished: _finished,
     ev.MessageRemoved: _message_removed,
     ev.MessagePromoted: _promoted,
-    ev.PartStarted: _part,
+    ev.PartStarted: _part_started,
     ev.PartDelta: _delta,
     ev.PartEnded: lambda state, event: _in_state(state, event.part, ("text", "reasoning"), ("open",)),
     ev.PartEdited: _edited,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from eventlog import events as ev
@@ -23,7 +24,6 @@ from eventlog.history.seen import has_seen
 from eventlog.state.fact_store import FactStore
 from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, MessageFacts, PartFacts, PinFacts
 from eventlog.state.version_log import VersionLog
-from eventlog.values import INTERRUPTED, MessageError
 
 __all__ = ["GOES_ON", "MessageFacts", "PartFacts", "State"]
 
@@ -279,50 +279,10 @@ class State:
         """Whether an interrupt was requested after version `since` that nothing has answered."""
         return bool(self.interrupts) and self.interrupts[-1][1] == "requested" and self.interrupts[-1][0] > since
 
-    def closing(self, reason: str) -> list[ev.Event]:
-        """The events that close what is open: parts end, tools fail, messages are aborted."""
-        closing: list[ev.Event] = []
-        for message in self.open_messages():
-            closing += self.closing_parts(message)
-            closing.append(ev.MessageFinished(message, None, MessageError("aborted", reason)))
-        compaction = self.running_compaction()
-        if compaction is not None:
-            closing.append(ev.CompactionFailed(compaction, reason))
-        return closing
-
-    def closing_parts(self, message: str) -> list[ev.Event]:
-        """The events that close the open parts of an open message."""
-        closing: list[ev.Event] = []
-        for part, facts in self.messages[message].parts.items():
-            if not self.history.holds(facts.added):
-                continue
-            status = self.status(facts)
-            if status == "open":
-                closing.append(ev.PartEnded(part))
-            elif facts.kind == "tool" and status in {"pending", "running"}:
-                closing.append(ev.ToolFailed(part, INTERRUPTED, interrupted=True))
-        return closing
-
     def in_step(self, message: str) -> bool:
         """Whether a model call of the message has begun, and not ended."""
         steps = self.messages[message].steps
         return bool(steps) and self.now(steps) == "started"
-
-    def said_in_step(self, message: str) -> list[str]:
-        """The texts and calls of the newest step of a message that were not removed."""
-        said: list[str] = []
-        for part, facts in self.messages[message].parts.items():
-            is_there = self.history.holds(facts.added) and self.status(facts) != "removed"
-            if facts.kind == "step":
-                said.clear()
-            elif facts.kind in {"text", "reasoning", "tool"} and is_there:
-                said.append(part)
-        return said
-
-    def has_run(self, part: str) -> bool:
-        """Whether a part is a call whose tool was started."""
-        facts = self.parts[part]
-        return facts.kind == "tool" and any(change & CODE_MASK == CODES["running"] for change in facts.changes)
 
     def now(self, changes: Changes) -> str:
         """The newest effective entry of a fact's changes, "" if there is none."""
@@ -414,7 +374,7 @@ class State:
         for first, last in self.history.newest_first():
             if not entries or last < entries[0][0]:
                 return None
-            index = bisect_right(entries, last, key=_version_of) - 1
+            index = bisect_right(entries, last, key=itemgetter(0)) - 1
             if index >= 0 and entries[index][0] >= first:
                 return index
         return None
@@ -436,8 +396,3 @@ def _take_back(messages: dict[str, MessageFacts], message: str, state: State, be
 def _take_out(part: str, *places: dict[str, PartFacts]) -> None:
     for place in places:
         del place[part]
-
-
-def _version_of(entry: tuple[Any, ...]) -> int:
-    version: int = entry[0]
-    return version

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
-from eventlog.errors import ArgumentValueError, StreamError, UnknownStreamError, brief
+from eventlog.errors import ArgumentValueError, StreamError, UnknownStreamError
+from eventlog.errors.base import brief
 from eventlog.streams.anthropic import AnthropicReader
 from eventlog.streams.gemini import GeminiReader
 from eventlog.streams.openai_chat import ChatReader
@@ -137,7 +138,9 @@ def plain(chunk: Any) -> Mapping[str, Any]:
         return plain(chunk.chunk)
     write: Any = getattr(chunk, "model_dump", None)
     require_function(write, f"a chunk is a mapping, or has `model_dump`, a function; not {a_kind(chunk)}")
-    return cast("Mapping[str, Any]", write(mode="json", by_alias=True, exclude={"snapshot"}, warnings=False))
+    return cast(
+        "Mapping[str, Any]", write(mode="json", by_alias=True, exclude={"snapshot"}, exclude_unset=True, warnings=False)
+    )
 
 
 def _api_of(chunk: Mapping[str, Any]) -> str | None:

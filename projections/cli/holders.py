@@ -119,7 +119,7 @@ def _process(number: int) -> str:
 
 def _program(words: list[str]) -> str:
     """Return the program and its script or module; other arguments may be secrets."""
-    from eventlog.errors import cut
+    from eventlog.errors.base import cut
 
     names = [Path(words[0]).name]
     if len(words) > 2 and words[1] == "-m":

@@ -111,7 +111,7 @@ def is_number(word: str) -> bool:
 def _only(found: list[str], what: str, word: str) -> str | None:
     """Return the one that is found, or that all others begin with; raises `UsageFault`."""
     if not all(other.startswith(found[0]) for other in found):
-        from eventlog.errors import brief
+        from eventlog.errors.base import brief
 
         listed = ", ".join(found[:_LISTED]) + (", …" if len(found) > _LISTED else "")
         raise UsageFault(f"more than one {what} with {brief(word)}: {listed}; give more of the id")

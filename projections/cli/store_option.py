@@ -77,10 +77,10 @@ def reading(context: Context) -> Generator[Store]:
 def writing(context: Context, *, make: bool = False) -> Generator[Store]:
     """Open the store to write it; it must exist unless `make` is true."""
     from eventlog.errors import NotFoundError
-    from eventlog.open_log import place_of
+    from eventlog.open_log import directory_of
 
     path = store_path(context)
-    if not make and not place_of(path).exists():
+    if not make and not directory_of(path).exists():
         raise NotFoundError("store", str(path))
     output.note_warnings()
     with _opened(context, path, read_only=False) as store:

@@ -58,7 +58,7 @@ def _over_http(url: str, model: str | None, key_variable: str | None, session_mo
     if find_spec("httpx2") is None:
         raise UsageFault("a summary over HTTP needs the extra `http`: pip install '.[http]'")
     if key_variable is not None and not os.environ.get(key_variable):
-        from eventlog.errors import cut
+        from eventlog.errors.base import cut
 
         raise UsageFault(f"the environment variable {cut(key_variable)} that --api-key-env names is not set")
     asked = model_of(model) or session_model

@@ -24,7 +24,7 @@ def milliseconds(option: str, text: str | None) -> int | None:
         return None
     matched = _DURATION.fullmatch(text)
     if matched is None:
-        from eventlog.errors import brief
+        from eventlog.errors.base import brief
 
         raise UsageFault(f"{option} {brief(text)} is no duration; give {DURATION}")
     return int(matched[1]) * _UNITS[matched[2]] * 1000
@@ -40,7 +40,7 @@ def since(option: str, text: str | None) -> int | None:
         moment = datetime.fromisoformat(_date(text))
         return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
     except (ValueError, OverflowError):
-        from eventlog.errors import brief
+        from eventlog.errors.base import brief
 
         raise UsageFault(f"{option} {brief(text)} is no time; give {TIME}") from None
 

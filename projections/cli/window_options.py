@@ -26,7 +26,7 @@ def _planner_name(name: str) -> str:
     from projections.window.prune.planner import PLANNERS
 
     if name not in PLANNERS:
-        from eventlog.errors import brief
+        from eventlog.errors.base import brief
 
         raise UsageFault(f"--policy knows no {brief(name)}; there are {', '.join(PLANNERS)}")
     return name
@@ -123,7 +123,7 @@ def model_named(session: Session, name: str) -> Model:
     matching = [model for model in models if model.name == name]
     if len(matching) == 1:
         return matching[0]
-    from eventlog.errors import cut
+    from eventlog.errors.base import cut
 
     listed = ", ".join(map(str, matching or models)) or "none"
     problem = f"more than one model is called {cut(name)}" if matching else f"the session has no model {cut(name)}"

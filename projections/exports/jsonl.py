@@ -17,7 +17,7 @@ from eventlog.events import SCHEMA
 from eventlog.history.ranges import covers
 from eventlog.importers.event_jsonl.format import VERSION, bodies_of, line_of
 from eventlog.integrity.fork_anchor import portable
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.session.session import Session, Sessions
 from eventlog.values import Body
 from projections.reports.session_tree import ExportRange, export_ranges

@@ -22,9 +22,9 @@ from eventlog import events as ev
 from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.importers.common.json_lines import is_array, is_object
-from eventlog.importers.opencode.emit import Timed, tokens_record
-from eventlog.importers.opencode.importer import restore
+from eventlog.importers.opencode.emit import Timed, export_of
 from eventlog.importers.opencode.messages import problem_of
+from eventlog.importers.opencode.value_records import tokens_record
 from eventlog.importers.opencode.values import Record
 from eventlog.session.session import Session
 from eventlog.values import Origin
@@ -80,7 +80,7 @@ def opencode_export(session: Session) -> Record:
     bound = _imported_version(events)
     exact: Record | None = None
     if bound:
-        exact = restore([(placed.time, placed.event) for placed in events if placed.version <= bound], session.text)
+        exact = export_of([(placed.time, placed.event) for placed in events if placed.version <= bound], session.text)
         if bound == session.version and session.info.fork_of is None:
             return exact
     document = _document(session, events, bound, exact)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eventlog.errors import CallError, NotFoundError, brief
+from eventlog.errors import CallError, NotFoundError
+from eventlog.errors.base import brief
 from projections.inspector.catalogue import Catalogue
 from projections.inspector.comparison import neutral_json, seen_parts, shortened
 from projections.inspector.history import is_hidden

@@ -21,7 +21,7 @@ from eventlog.errors import ErasedError, NotFoundError
 from eventlog.history.catalog import entry_of
 from eventlog.history.forgotten import forgotten_in
 from eventlog.history.streams import forked_from, head_of
-from eventlog.log.contract import Commit, Head
+from eventlog.log.commit import Commit, Head
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import require, require_or_none

@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import msgspec
 
-from eventlog.errors import CallError, brief
+from eventlog.errors import CallError
+from eventlog.errors.base import brief
 from eventlog.values import Json
 
 __all__ = ["chat_format", "responses_format"]

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from eventlog.errors import CallError, brief
+from eventlog.errors import CallError
+from eventlog.errors.base import brief
 from eventlog.session.session import Session
 from eventlog.validation import require, require_call, require_version
 from eventlog.values import Body

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from eventlog.codec.decoded import Span
-    from eventlog.log.contract import Commit
+    from eventlog.log.commit import Commit
     from eventlog.store import Store
 
 __all__ = ["unexplained"]

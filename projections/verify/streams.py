@@ -19,7 +19,7 @@ from eventlog.history.catalog import CatalogEntry, evolve_entry
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import continued, decoded_commits
 from eventlog.integrity.fork_anchor import anchor_of, inherited_fault, unchanged
-from eventlog.log.contract import Head
+from eventlog.log.commit import Head
 from eventlog.log.merkle_check import Mismatch, TreeState
 from eventlog.store import Store
 from eventlog.values import Body

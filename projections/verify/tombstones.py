@@ -19,7 +19,7 @@ from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.log.merkle_check import Mismatch
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Head
+    from eventlog.log.commit import Head
     from eventlog.store import Store
 
 __all__ = ["tombstone_fault"]

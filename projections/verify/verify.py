@@ -28,7 +28,7 @@ from eventlog.history.ranges import Range, merged, without
 from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
 from eventlog.integrity.scrub_ledger import read_ledger, scrub_fault
-from eventlog.log.contract import Commit, Head
+from eventlog.log.commit import Commit, Head
 from eventlog.log.merkle_check import Mismatch, first_mismatch
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -178,7 +178,7 @@ def _session(
     if head.gone:
         report.problems.append(Problem("the events are gone, and the session was not erased", 1))
         return report
-    session = _try(report, partial(store.registry.get, store, name))
+    session = _try(report, lambda: Session(store, store.registry.get(name)))
     if session is None:
         return report
     _add(report, _try(report, partial(_inherited, streams, head)))

@@ -25,7 +25,7 @@ import msgspec
 
 import eventlog
 from eventlog import Store
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from tests.support.faults.tracing import CHANGES, Call, traced
 
 __all__ = ["TURNS", "AgentWorker", "Outcome", "Program"]

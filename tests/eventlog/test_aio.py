@@ -18,7 +18,7 @@ import pytest
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import ConflictError, LeaseHeldError, RefusedError, RequestReusedError
-from eventlog.log.contract import Append, Committed
+from eventlog.log.commit import Append, Committed
 from eventlog.log.ticket import QueuedTicket
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store

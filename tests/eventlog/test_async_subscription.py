@@ -17,7 +17,7 @@ from eventlog.aio import AsyncSession, AsyncSubscription
 from eventlog.aio.subscription import PIECE
 from eventlog.codec.decoded import Mark, Recorded, events_of
 from eventlog.errors import CallError, ClosedError, DamagedError
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.store import Store, open_store
 from tests.support import streaming_worker
 from tests.support.engines import Engine

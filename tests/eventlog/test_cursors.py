@@ -17,7 +17,7 @@ from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
 from eventlog.errors import CallError, CursorError
 from eventlog.history.cursor import cursor_at
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.log.memory import MemoryLog
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store

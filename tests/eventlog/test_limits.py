@@ -20,7 +20,7 @@ import pytest
 import eventlog
 from eventlog import events as ev
 from eventlog.errors import LimitError, ReadOnlyError, StorageError
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
 from projections.cli.exits import Exit
 from tests.support.cli_runner import program

@@ -37,7 +37,7 @@ from eventlog.append import pending
 from eventlog.codec import batch as codec, upcast
 from eventlog import events
 from eventlog.log.embedded.journal import frames, journal
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
 from eventlog.store import Store
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from eventlog import open_log as open_log_module
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
 from tests.faults.tally import SLOW, tally
 from tests.support.faults.contender import OPTIONS, SESSIONS, read_record

@@ -22,7 +22,7 @@ import pytest
 
 import eventlog
 from eventlog.errors import BusyError, ClosedError, EventlogError, PoisonedError, StopError, UnknownOutcomeError
-from eventlog.log.contract import Append, Committed, Ticket
+from eventlog.log.commit import Append, Committed, Ticket
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO
 from tests.faults.tally import SLOW, tally
@@ -159,7 +159,7 @@ def test_an_exception_at_any_place_of_a_commit_is_seen_and_leaves_it_whole(
 BESIDE = """
 import sys
 from eventlog.log.embedded.engine import open_log
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 log = open_log(sys.argv[1], journal_bytes=4096, fold_bytes=1 << 20)
 log.submit(Append(session="beside", payload=b"begun", count=1, time=1, creates_at=0)).wait()
 print("begun", flush=True)
@@ -487,7 +487,7 @@ def test_closing_while_others_wait(tmp_path: Path, closers: int) -> None:
 FORKS = """
 import os, signal, sys, threading, time
 from eventlog.errors import ForkedProcessError
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.filesystem import JournalIO
 

@@ -13,7 +13,7 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.errors import BusyError, LeaseHeldError, RefusedError
-from eventlog.log.contract import LeaseState
+from eventlog.log.commit import LeaseState
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
 from tests.faults.tally import SLOW, tally

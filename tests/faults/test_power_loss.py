@@ -15,7 +15,7 @@ import pytest
 
 from eventlog.errors import DamagedError
 from eventlog.integrity.heads import StoreHead
-from eventlog.log.contract import Committed
+from eventlog.log.commit import Committed
 from eventlog.open_log import open_log
 from eventlog.store import Store
 from tests.faults.tally import SLOW, tally

@@ -21,12 +21,12 @@ import msgspec
 import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
-from eventlog.codec.batch import encode, pack
+from eventlog.codec.batch import encode, encode_value
 from eventlog.codec.payload import NAMES
 from eventlog.history.catalog import CatalogEntry
 from eventlog.history.cursor import StreamMark, tag_of
 from eventlog.history.name_streams import NameState, state_append
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.values import Origin, Reasoning, Text, Tokens, Tool, Usage
 from projections import LiveView, ModelView, Transcript
 from projections.exports.jsonl import jsonl_lines
@@ -116,7 +116,7 @@ def _fill(path: Path, shape: Shape) -> None:
             parent.user("on another branch")
         for executor in (
             store.create_session(id="valued").executor,
-            store.registry.get(store, store.shelf("shelf").id).executor,
+            store.registry.get(store.shelf("shelf").id),
         ):
             for first in range(0, shape.messages, _TOGETHER):
                 keys = [f"key {number:06}" for number in range(first, min(first + _TOGETHER, shape.messages))]
@@ -145,7 +145,7 @@ def _small(number: int) -> Iterator[Append]:
         count=len(started),
         time=time,
         messages=1,
-        entry=pack(entry),
+        entry=encode_value(entry),
         creates_at=0,
     )
 

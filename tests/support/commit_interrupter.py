@@ -22,7 +22,7 @@ from pathlib import Path
 from threading import Thread, main_thread
 from threading import enumerate as living_threads
 
-from eventlog.log.contract import Append, Committed
+from eventlog.log.commit import Append, Committed
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 
 WORKERS = 16

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from eventlog.log.acceptance import accept
 from eventlog.log.embedded import batch
 from eventlog.log.postgres import batch as postgres_batch
-from eventlog.log.rules import accept
 
 if TYPE_CHECKING:
     import pytest
 
-    from eventlog.log.contract import Append, Committed, Head
-    from eventlog.log.rules import PriorCommits
+    from eventlog.log.acceptance import PriorCommits
+    from eventlog.log.commit import Append, Committed, Head
 
 __all__ = ["MARKED", "at_decision"]
 

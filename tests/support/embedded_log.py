@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventlog.errors import PoisonedError
-from eventlog.log.contract import Append, Committed
+from eventlog.log.commit import Append, Committed
 from eventlog.log.embedded.engine import EmbeddedLog
 
 __all__ = ["abandon", "put"]

@@ -11,7 +11,7 @@ from eventlog.codec.batch import encode
 from eventlog.importers import Report, import_file
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.integrity.fork_anchor import portable
-from eventlog.store import begin_session
+from eventlog.session_store import begin_session
 from eventlog.values import (
     File,
     Source,

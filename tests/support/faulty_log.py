@@ -8,7 +8,7 @@ from typing import Any
 
 from eventlog.errors import BusyError, EventlogError
 from eventlog.history.session_lists import lists_of
-from eventlog.log.contract import Append, Committed, Ticket
+from eventlog.log.commit import Append, Committed, Ticket
 from eventlog.log.memory import MemoryLog
 from eventlog.log.ticket import QueuedTicket, wake
 from eventlog.session.session import Session

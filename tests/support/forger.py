@@ -18,7 +18,7 @@ from eventlog import events as ev
 from eventlog.codec.batch import Entry, decode
 from eventlog.codec.deltas import DeltaRun
 from eventlog.compression import PLAIN
-from eventlog.log.contract import Commit, Head
+from eventlog.log.commit import Commit, Head
 from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.blocks import Block, lay
 from eventlog.log.embedded.segments.chunk import encode_chunk

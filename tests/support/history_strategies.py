@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from eventlog import events as ev
 from eventlog.errors import CallError
+from eventlog.state.closing import closing
 from eventlog.state.evolve import evolve
 from eventlog.state.rules import check
 from eventlog.state.state import State
@@ -175,12 +176,12 @@ class Grower:
         message = self._open(0)
         if message is None:
             return
-        closing = [
+        closed = [
             event
-            for event in self.state.closing("x")
+            for event in closing(self.state, "x")
             if not isinstance(event, (ev.MessageFinished, ev.CompactionFailed))
         ]
-        self._append(*closing)
+        self._append(*closed)
         self._append(ev.StepFinished(message, self._new("p"), "stop"))
         self._append(ev.UsageRecorded(Usage(Tokens(1, 2), Decimal("0.5")), message))
         errors = (None, None, None, MessageError("aborted", text), MessageError("api", text))

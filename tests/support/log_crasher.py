@@ -20,7 +20,7 @@ from threading import Lock
 from typing import Any
 
 from eventlog.errors import EventlogError
-from eventlog.log.contract import Append, LeaseState
+from eventlog.log.commit import Append, LeaseState
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.filesystem import JournalIO
 

@@ -17,7 +17,7 @@ from eventlog.codec.batch import encode
 from eventlog.codec.deltas import DeltaRun
 from eventlog.compression import pack
 from eventlog.errors import PoisonedError
-from eventlog.log.contract import Append, LeaseState
+from eventlog.log.commit import Append, LeaseState
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from eventlog.errors import ConflictError, FencedError
-from eventlog.log.contract import Append, LeaseState
+from eventlog.log.commit import Append, LeaseState
 from eventlog.log.embedded.engine import open_log
 
 SMALL = {"journal_bytes": 128 << 10, "fold_bytes": 64 << 10, "map_bytes": 64 << 20}

@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 import psycopg
 
-from eventlog.log.postgres.engine import create
+from eventlog.log.postgres.opening import create
 
 __all__ = [
     "Server",

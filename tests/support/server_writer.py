@@ -12,8 +12,8 @@ import time
 from threading import Thread
 
 from eventlog.errors import RetryError
-from eventlog.log.contract import Append, Committed
-from eventlog.log.postgres.engine import open_log
+from eventlog.log.commit import Append, Committed
+from eventlog.log.postgres.opening import open_log
 
 THREADS = 4
 PATIENCE = 60.0

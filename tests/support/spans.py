@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from eventlog.codec.batch import encode
-from eventlog.codec.bodies import unpack
+from eventlog.codec.bodies import body_text
 from eventlog.codec.decoded import DecodedCommit, Span, decode_commit
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import LASTING, Event, PartDelta, RolledBack
 from eventlog.history.lineage import History, StreamRange
 from eventlog.importers.common.importer import ImportBatch
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.values import Body, Content
 
 __all__ = ["Recording", "Timed", "bundled"]
@@ -91,7 +91,7 @@ class Recording:
 
     def text(self, content: Content) -> str:
         """The text of a content."""
-        return unpack(content, self._bodies[content.digest]) if isinstance(content, Body) else content
+        return body_text(content, self._bodies[content.digest]) if isinstance(content, Body) else content
 
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
         """Every event of a range of versions."""

@@ -67,13 +67,13 @@ def _parts(to: RecordBuilder, content: Any) -> Iterator[str | File]:
         elif is_object(block) and text_or_empty(block.get("type")) not in _CALLS:
             if isinstance(block.get("text"), str):
                 yield block["text"]
-            elif (found := _file(block)) is not None:
+            elif (found := _mime_and_url(block)) is not None:
                 yield File(found[0], to.batch.content(found[1]))
             else:
                 yield dump(block)
 
 
-def _file(block: dict[str, Any]) -> tuple[str, str] | None:
+def _mime_and_url(block: dict[str, Any]) -> tuple[str, str] | None:
     """Return MIME type and URL of a file as OpenAI, Anthropic or LangChain spell it."""
     kind = text_or_empty(block.get("type"))
     inner: Any = block.get("source") or block.get(kind)
@@ -142,7 +142,7 @@ def _said(to: RecordBuilder, block: Any) -> None:
         to.reasoning(thought)
     elif isinstance(block.get("text"), str):
         to.text(block["text"])
-    elif (file := _file(block)) is not None:
+    elif (file := _mime_and_url(block)) is not None:
         to.file(File(file[0], to.batch.content(file[1])))
 
 

@@ -12,7 +12,7 @@ from eventlog.adapters.langgraph.stored import Stored
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.errors import CallError, DamagedError
 
-__all__ = ["Place", "config_of", "delta_history", "matching", "place_of", "tuple_of"]
+__all__ = ["Place", "config_of", "delta_history", "matching", "named_checkpoint", "tuple_of"]
 
 
 class Place(NamedTuple):
@@ -28,7 +28,7 @@ class Place(NamedTuple):
         return str(self.thread_id)
 
 
-def place_of(config: RunnableConfig) -> Place:
+def named_checkpoint(config: RunnableConfig) -> Place:
     """Return what a config names."""
     found: dict[str, Any] = config.get("configurable") or {}
     if found.get("thread_id") is None:

@@ -28,13 +28,14 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventlog.adapters.langgraph import removal
-from eventlog.adapters.langgraph.reading import config_of, delta_history, matching, place_of, tuple_of
+from eventlog.adapters.langgraph.reading import config_of, delta_history, matching, named_checkpoint, tuple_of
 from eventlog.adapters.langgraph.stored import root_of, run_in
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.langgraph.threads import FORMAT, Threads
 from eventlog.adapters.settled import patience, patient, settled
 from eventlog.adapters.unshared import fork
-from eventlog.errors import ArgumentValueError, CallError, ErasedError, NotFoundError, brief
+from eventlog.errors import ArgumentValueError, CallError, ErasedError, NotFoundError
+from eventlog.errors.base import brief
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import each
@@ -73,7 +74,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
 
     def version(self, config: RunnableConfig) -> int:
         """Return the version of the session at which the view is that of a checkpoint."""
-        place = place_of(config)
+        place = named_checkpoint(config)
         thread = self._threads.find(place.thread, self.serde)
         stored = None if thread is None else thread.stored(place.ns, place.id)
         if thread is None or stored is None:
@@ -84,7 +85,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint, the newest one by default; None if there is none."""
-        place = place_of(config)
+        place = named_checkpoint(config)
         thread = self._threads.find(place.thread, self.serde)
         return None if thread is None else tuple_of(thread, place)
 
@@ -101,7 +102,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
             threads: Iterator[tuple[Any, Thread]] = self._threads.all(self.serde)
             ns = only = None
         else:
-            id, _, only = place_of(config)
+            id, _, only = named_checkpoint(config)
             ns = config.get("configurable", {}).get("checkpoint_ns")
             thread = self._threads.find(str(id), self.serde)
             threads = iter([] if thread is None else [(id, thread)])
@@ -118,7 +119,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Return what was written to channels on the way to a checkpoint, since a stored value."""
-        place = place_of(config)
+        place = named_checkpoint(config)
         return delta_history(self._threads.find(place.thread, self.serde), place, channels)
 
     # -- writing -------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint in one append; durable when this returns."""
-        place = place_of(config)
+        place = named_checkpoint(config)
         for pause in self._threads.patience(place.thread):
             if self._may_come(config, metadata):
                 with self._threads.putting(place.thread):
@@ -143,7 +144,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store what a task wrote to a checkpoint; `NotFoundError` if there is none."""
-        for pause in self._threads.patience(place_of(config).thread):
+        for pause in self._threads.patience(named_checkpoint(config).thread):
             if self._put_writes(config, writes, task_id, task_path):
                 return
             time.sleep(pause)
@@ -189,7 +190,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
 
         A run that stores its checkpoints at its end stores that one last.
         """
-        place, root = place_of(config), root_of(metadata)
+        place, root = named_checkpoint(config), root_of(metadata)
         if not place.ns or place.id is not None:
             return True
         thread = self._threads.find(place.thread, self.serde)
@@ -202,7 +203,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
     def _put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new: ChannelVersions
     ) -> RunnableConfig:
-        id, place = checkpoint["id"], place_of(config)
+        id, place = checkpoint["id"], named_checkpoint(config)
         thread = self._threads.find(place.thread, self.serde)
         if thread is None and place.id is not None:
             raise self._threads.missing(place.thread, place.id)
@@ -220,7 +221,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         return config_of(place.thread_id, place.ns, id)
 
     def _put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, path: str) -> bool:
-        place = place_of(config)
+        place = named_checkpoint(config)
         if place.id is None:
             raise CallError("what a task wrote belongs to a checkpoint: the config names none")
         thread = self._threads.find(place.thread, self.serde)
@@ -294,7 +295,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
 
     async def _written(self, config: RunnableConfig, write: Callable[[], T]) -> T:
         """Run a write in a thread; this task waits for the lease, and for what it comes of."""
-        id = place_of(config).thread
+        id = named_checkpoint(config).thread
         missing: MissingYetError | None = None
         for pause in self._threads.patience(id):
             try:

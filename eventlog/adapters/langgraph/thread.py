@@ -37,7 +37,7 @@ from eventlog.adapters.langgraph.stored import (
     run_in,
 )
 from eventlog.adapters.langgraph.sturdy import sturdy
-from eventlog.append.contention import Contention
+from eventlog.append.backoff import Backoff
 from eventlog.errors import ConflictError, DamagedError, LeaseHeldError, NotFoundError
 from eventlog.session.lease import unless_held
 from eventlog.session.session import Session
@@ -225,13 +225,13 @@ class Thread:
         executor = self.session.executor
 
         def decide() -> T:
-            contention = Contention()
+            backoff = Backoff()
             with self.lock:
                 while True:
                     try:
                         return append(self.session.version)
                     except ConflictError:
-                        if not contention.goes_on():
+                        if not backoff.goes_on():
                             raise
 
         def decide_again() -> T:

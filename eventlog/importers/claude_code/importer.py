@@ -21,12 +21,12 @@ what it means.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
 from eventlog.importers.claude_code.mapping import TURN_ENDS, ClaudeCodeMapping, input_of
+from eventlog.importers.claude_code.places import Places
 from eventlog.importers.claude_code.records import (
     CONVERSATION,
     ClaudeRecord,
@@ -48,10 +48,6 @@ __all__ = ["ClaudeCode"]
 
 NAME = "claude_code"
 PREAMBLE = 64
-
-_NODE = (1 << 40) - 1
-_ASIDE = 1 << 40
-"""Of a place: its node, whether it is that of no message, and above that its thread."""
 
 
 class ClaudeCode:
@@ -80,15 +76,9 @@ class _Reader:
         self.agents: dict[str, Thread] = {}
         self.sidechain: Thread | None = None
         """The sub-session of the newest sidechain record."""
-        self.positions = RecordIndex()
-        """Record key to the number of its place, and whether it is no message.
-
-        Also the ids of messages, with "m:" before them.
-        """
-        self._places = array("Q")
-        """Thread and node of each message's record, shared by what follows it and is no message."""
-        self._moved: dict[int, int] = {}
-        """Where what follows the last message stands that a compaction keeps, by its place."""
+        self.places = Places(self.threads)
+        self.messages = RecordIndex()
+        """Ids of messages."""
         self.preamble: list[ClaudeRecord] = []
         self.begun = False
         self.session = ""
@@ -157,7 +147,7 @@ class _Reader:
         if isinstance(agent, str) and agent:
             name = agent
         else:
-            place = self.place(parent)
+            place = self.places.of(parent)
             if place is not None and place[0] is not self.main:
                 self.sidechain = place[0]
                 return place[0]
@@ -175,43 +165,6 @@ class _Reader:
             thread = self.agents[name] = self._thread(f"{self.session}:{name}", [record], started)
         self.sidechain = thread
         return thread
-
-    def place(self, key: object) -> tuple[Thread, int] | None:
-        """Return the thread and node of an earlier record."""
-        found = self.positions.get(bounded_id(key)) if isinstance(key, str) and key else None
-        if found is None:
-            return None
-        at = self._moved.get(found >> 1, self._places[found >> 1])
-        return self.threads[at >> 41], at & _NODE
-
-    def kept(self, uuids: Sequence[str], thread: Thread) -> tuple[str, ...]:
-        """Return the messages of the records that a compaction keeps (`kept_of`)."""
-        nodes: list[int] = []
-        for uuid in filter(None, uuids):
-            found = self.positions.get(bounded_id(uuid))
-            at = 0 if found is None else self._places[found >> 1]
-            is_here = found is not None and at >> 41 == thread.number and (at & _NODE) in thread.branches
-            nodes.append(at & _NODE if is_here else -1)
-            if uuid == uuids[0] and is_here and "" in uuids and (found or 0) & 1:
-                nodes[-1] += 1  # the segment begins behind a record that is of no message
-            elif "" not in uuids and (found or 0) & 1:
-                nodes[-1] = -1
-        if "" in uuids:
-            between = range(nodes[0], nodes[1] + 1) if min(nodes) >= 0 else ()
-            nodes = [node for node in between if node in nodes or node not in thread.summaries]
-        return tuple(
-            dict.fromkeys(thread.names[node] for node in nodes if node in thread.names and node in thread.branches)
-        )
-
-    def _set_place(self, key: str, thread: Thread, node: int, *, aside: bool = False) -> None:
-        self.positions.move(key, len(self._places) << 1 | aside)
-        self._places.append(thread.number << 41 | (_ASIDE if aside else 0) | node)
-
-    def _move_tail(self, tail: str, thread: Thread) -> None:
-        """Place what follows the last message that a compaction keeps behind the newest node."""
-        found = self.positions.get(bounded_id(tail)) if tail else None
-        if found is not None and self._places[found >> 1] >> 41 == thread.number:
-            self._moved[found >> 1] = thread.number << 41 | thread.node
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -245,14 +198,14 @@ class _Reader:
             only_side = not self.threads and self._sidechain_first()
             thread = self.threads[0] if aside else self._sub_session(*only_side) if only_side else self._main(record)
         thread.remainder.plain = entry.plain
-        if "uuid" in record and self.positions.get(entry.key) is not None:
+        if "uuid" in record and self.places.has(entry.key):
             self.report.skip(entry.line, "a record with this uuid came before")
             return thread
         thread.on_branch(self.time, record.get("gitBranch"))
         node = thread.node
         parent = record.get("parentUuid")
         self.mapping.over = thread.links.ends(text_or_empty(record.get("uuid")))
-        self.mapping.in_order = thread.links.follows(parent, has_come=self.place(parent) is not None)
+        self.mapping.in_order = thread.links.follows(parent, has_come=self.places.of(parent) is not None)
         self._followers = set()
         self.mapping.read(record, _ThreadBuilder(thread, entry, self))
         if node < thread.node <= 2:
@@ -271,16 +224,16 @@ class _Reader:
     def _place_record(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread, *, begun: bool) -> None:
         """Note where a record is that others may name as their parent."""
         at, uuid, parent = thread.node, text_or_empty(record.get("uuid")), record.get("parentUuid")
-        place = self.place(parent)
+        place = self.places.of(parent)
         has_come = place is not None
         followers: Iterable[str] = ()
         is_aside = False
         if entry.kind == "system" and record.get("subtype") == "compact_boundary":
             kept = kept_of(record)
             followers = thread.links.node(uuid, kept[-1] if kept else "")
-            self._move_tail(thread.links.tail, thread)
+            self.places.move_tail(thread.links.tail, thread)
         elif entry.kind == "user" and record.get("isCompactSummary") is True and begun:
-            self._move_tail(thread.links.tail, thread)
+            self.places.move_tail(thread.links.tail, thread)
             followers = thread.links.node(uuid)
         elif begun:
             followers = self._followers
@@ -292,24 +245,18 @@ class _Reader:
             is_aside = True
             ends = text_or_empty(record.get("subtype")) in TURN_ENDS
             followers = thread.links.aside(uuid, parent, has_come=has_come, ends=ends)
-        shared = self.positions.get(bounded_id(str(parent))) if is_aside and place and place[0] is thread else None
-        if place is not None and shared is not None:
+        if is_aside and place is not None and place[0] is thread:
             at = place[1]
-            self.positions.move(entry.key, shared | 1)
+            self.places.share(entry.key, text_or_empty(parent))
         else:
-            self._set_place(entry.key, thread, at, aside=is_aside)
-        own = self.positions.get(entry.key) or 0
+            self.places.add(entry.key, thread, at, is_aside=is_aside)
         for late in (*thread.arrived, *map(bounded_id, followers)):  # records that stand before the one they follow
-            found = self.positions.get(late)
-            if found is not None and self._places[found >> 1] & _ASIDE:
-                self.positions.move(late, own | 1)
-            elif found is not None:
-                self._places[found >> 1] = thread.number << 41 | at
+            self.places.follow(late, entry.key, thread, at)
         thread.arrived.clear()
 
     def advance(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         """Begin a new message where the links place it."""
-        place, parent = self.place(record.get("parentUuid")), record.get("parentUuid")
+        place, parent = self.places.of(record.get("parentUuid")), record.get("parentUuid")
         uuid, has_come = text_or_empty(record.get("uuid")), place is not None
         root, links = is_root(record), thread.links
         branches = links.branches(uuid, parent, has_come=has_come, is_root=root, is_linked=thread.linked)
@@ -326,7 +273,7 @@ class _Reader:
 
     def go_back(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         """Go back to the branch of results, if the conversation has left it."""
-        place, parent = self.place(record.get("parentUuid")), record.get("parentUuid")
+        place, parent = self.places.of(record.get("parentUuid")), record.get("parentUuid")
         if place is None or place[0] is not thread or place[1] in thread.branches:
             return
         if not thread.links.follows(parent, has_come=True):
@@ -361,7 +308,7 @@ class _ThreadBuilder(RecordBuilder):
     def fresh(self, wanted: Sequence[str]) -> str:
         """Return an unused message id: the first that is wanted, or one made from it."""
         name, number = wanted[0], 1
-        while not self._reader.positions.put(f"m:{name}", 0):
+        while not self._reader.messages.put(name, 0):
             number += 1
             name = bounded_id(f"{wanted[0]}#{number}")
         return name
@@ -388,7 +335,7 @@ class _FileMapping(ClaudeCodeMapping):
         return own_id(key, str(place))
 
     def knows(self, uuid: object) -> bool:
-        return self._reader.place(uuid) is not None
+        return self._reader.places.of(uuid) is not None
 
     def follows(self, record: dict[str, Any]) -> bool:
         del record
@@ -400,7 +347,7 @@ class _FileMapping(ClaudeCodeMapping):
 
     def kept(self, uuids: Sequence[str], to: RecordBuilder) -> tuple[str, ...]:
         assert isinstance(to, _ThreadBuilder)
-        return self._reader.kept(uuids, to.conversation)
+        return self._reader.places.kept(uuids, to.conversation)
 
     def begin(self, record: dict[str, Any], to: RecordBuilder) -> None:
         assert isinstance(to, _ThreadBuilder)

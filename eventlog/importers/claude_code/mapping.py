@@ -33,8 +33,8 @@ from eventlog.importers.claude_code.records import (
     texts_of,
 )
 from eventlog.importers.common.builder import RecordBuilder
-from eventlog.importers.common.conversation import COVERS_NOTHING, Conversation
-from eventlog.importers.common.conversation_parts import ABORTED, CallResult, OpenAnswer, OpenCall
+from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, CallResult, OpenAnswer, OpenCall
 from eventlog.importers.common.importer import bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.usage import added, count, price

@@ -25,20 +25,13 @@ from eventlog.importers.codex.calls import progress_of
 from eventlog.importers.codex.duplicates import ScreenEvent
 from eventlog.importers.codex.records import CodexRecord, entries, is_codex, parent_of, summary_of
 from eventlog.importers.codex.rollout import ALL_KINDS, Rollout
-from eventlog.importers.common.conversation import COVERS_NOTHING, Conversation
-from eventlog.importers.common.conversation_parts import ABORTED
+from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.usage import added, count
 from eventlog.importers.openai import items
-from eventlog.values import (
-    MessageError,
-    Origin,
-    Reasoning,
-    Text,
-    Tokens,
-    Usage,
-)
+from eventlog.values import MessageError, Origin, Reasoning, Text, Tokens, Usage
 
 __all__ = ["Codex"]
 

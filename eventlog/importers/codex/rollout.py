@@ -12,8 +12,15 @@ from eventlog import events as ev
 from eventlog.importers.codex.calls import todos_of
 from eventlog.importers.codex.duplicates import Duplicates
 from eventlog.importers.codex.records import injected, prompt_of
-from eventlog.importers.common.conversation import COVERS_NOTHING, Conversation
-from eventlog.importers.common.conversation_parts import ABORTED, CallInput, CallResult, OpenAnswer, UserPart
+from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import (
+    ABORTED,
+    COVERS_NOTHING,
+    CallInput,
+    CallResult,
+    OpenAnswer,
+    UserPart,
+)
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.record_index import RecordIndex

@@ -15,46 +15,32 @@ the end of the file closes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from eventlog import events as ev
-from eventlog.importers.common.conversation_parts import ABORTED, CallInput, CallResult, OpenAnswer, OpenCall, UserPart
+from eventlog.importers.common.conversation_parts import (
+    ABORTED,
+    UNREADABLE,
+    CallInput,
+    CallResult,
+    OpenAnswer,
+    OpenCall,
+    UserPart,
+)
 from eventlog.importers.common.early_results import EarlyResults
 from eventlog.importers.common.importer import ImportBatch, Report, own_id
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.remainder import Remainder
-from eventlog.values import (
-    INTERRUPTED,
-    Body,
-    File,
-    Json,
-    MessageError,
-    Reasoning,
-    Text,
-    Tool,
-    Usage,
-)
+from eventlog.values import INTERRUPTED, File, Json, MessageError, Reasoning, Text, Tool, Usage
 
-__all__ = ["COVERS_NOTHING", "MAX_DONE", "MAX_OPEN", "UNREADABLE", "Conversation"]
+__all__ = ["MAX_DONE", "MAX_OPEN", "Conversation"]
 
-UNREADABLE = "no readable summary"
-"""Reason of a failed compaction without a readable summary."""
-COVERS_NOTHING = (
-    "a compaction without a readable summary: it covers nothing, and the messages before it stay in the view"
-)
 MAX_OPEN = 8
 """Answers that may wait for results of their calls."""
 MAX_DONE = 8192
 """Calls with a result that may be cleared: more than a window of the model holds."""
 MAX_LATE = 1024
 """Interrupted calls that may still get a late result."""
-
-
-class _EarlyResult(NamedTuple):
-    """Result that came before its call, with the bodies of its attachments."""
-
-    result: CallResult
-    bodies: dict[bytes, bytes]
 
 
 class Conversation:
@@ -78,7 +64,7 @@ class Conversation:
         """Newest calls that were closed as interrupted: a late result may come."""
         self.done: dict[str, str] = {}
         """Parts of the newest calls that have a result, "" once it is cleared."""
-        self.early: EarlyResults[_EarlyResult] = EarlyResults(report)
+        self.early = EarlyResults(report)
         self._call_ids = RecordIndex()
         """Ids of all calls."""
         self.last_user: str | None = None
@@ -137,10 +123,7 @@ class Conversation:
             self._interrupt(self.waiting.pop(0), None)
 
     def interrupt_all(self, error: MessageError | None) -> None:
-        """Finish all answers; calls without a result fail as interrupted.
-
-        The open answer has the error.
-        """
+        """Finish all answers, the open one with the error; open calls fail as interrupted."""
         answer, self.open = self.open, None
         self._interrupt_waiting(None)
         if answer is not None:
@@ -205,24 +188,17 @@ class Conversation:
         self.open = self.latest = OpenAnswer(event.message, time, event.model)
         return self.open
 
-    def text(self, time: int, part: str, text: str, metadata: Json | None = None, *, held: bool = True) -> None:
-        """Add a whole text to the open answer.
-
-        `held` is False when the record has the text in another form.
-        """
-        if held:
-            self.remainder.move(text, "text")
-        self._part(time, part, Text(self.batch.content(text)), metadata)
+    def text(self, time: int, part: str, text: str, metadata: Json | None = None) -> None:
+        """Add a whole text to the open answer."""
+        self.remainder.move(text, "text")
+        self._add_part(time, part, Text(self.batch.content(text)), metadata)
 
     def reasoning(self, time: int, part: str, text: str, metadata: Json | None = None, secret: str = "") -> None:
-        """Add whole reasoning to the open answer.
-
-        `secret` is the text of the record that the metadata hold.
-        """
+        """Add whole reasoning to the open answer; `metadata` hold the record's text `secret`."""
         self.remainder.move(text, "text")
-        self._part(time, part, Reasoning(self.batch.content(text)), metadata, secret)
+        self._add_part(time, part, Reasoning(self.batch.content(text)), metadata, secret)
 
-    def _part(self, time: int, part: str, kind: Text | Reasoning, metadata: Json | None, secret: str = "") -> None:
+    def _add_part(self, time: int, part: str, kind: Text | Reasoning, metadata: Json | None, secret: str = "") -> None:
         self.complete(time, part, kind)
         if secret:
             self.remainder.move(secret, "secret" if metadata and metadata.startswith('{"openai"') else "signature")
@@ -268,9 +244,7 @@ class Conversation:
     def call(self, time: int, part: str, kind: Tool, given: CallInput) -> OpenCall:
         """Add a call to the open answer, which has none with this id.
 
-        An older call with the id gets no result any more.
-
-        A result that came early is applied: `OpenCall.result` tells.
+        An older call with the id gets no result any more; a result that came early is applied.
         """
         answer = self.complete(time, part, kind)
         answer.call_ids.add(kind.call)
@@ -303,7 +277,8 @@ class Conversation:
     ) -> OpenCall | None:
         """Complete the newest call with this id; return None when no call waits for a result.
 
-        `held` as in `text`; `metadata` is the value of the record that the result's metadata hold.
+        `held` is False when the record has the output in another form; `metadata` is the value of
+        the record that the result's metadata hold.
         """
         late = name in self.interrupted
         call = self.interrupted.get(name) if late else self.calls.get(name)
@@ -327,18 +302,13 @@ class Conversation:
         return self._call_ids.get(name) is not None
 
     def hold(self, name: str, line: int | None, result: CallResult) -> bool:
-        """Hold a result until its call comes.
+        """Hold a result until its call comes; `line` as in `EarlyResults.hold`.
 
         False if the call has come, or another result is held for it.
-
-        `line` as in `EarlyResults.hold`.
         """
         if not name or self.has_called(name):
             return False
-        urls = [file.url for file in result.attachments]
-        bodies = {url.digest: self.batch.bodies[url.digest] for url in urls if isinstance(url, Body)}
-        size = len(result.output) + sum(url.size if isinstance(url, Body) else len(url) for url in urls)
-        return self.early.hold(name, line, _EarlyResult(result, bodies), size)
+        return self.early.hold(name, line, result, self.batch.bodies)
 
     def _complete(self, time: int, name: str, call: OpenCall, result: CallResult) -> None:
         call.result = result

@@ -9,20 +9,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventlog.values import (
-    Attachment,
-    File,
-    Json,
-    MessageError,
-    Model,
-    Text,
-    Tokens,
-    Usage,
-)
+from eventlog.values import Attachment, File, Json, MessageError, Model, Text, Tokens, Usage
 
-__all__ = ["ABORTED", "CallInput", "CallResult", "OpenAnswer", "OpenCall", "UserPart"]
+__all__ = ["ABORTED", "COVERS_NOTHING", "UNREADABLE", "CallInput", "CallResult", "OpenAnswer", "OpenCall", "UserPart"]
 
 ABORTED = MessageError("aborted", "interrupted by the user")
+UNREADABLE = "no readable summary"
+"""Reason of a failed compaction without a readable summary."""
+COVERS_NOTHING = (
+    "a compaction without a readable summary: it covers nothing, and the messages before it stay in the view"
+)
 
 
 class UserPart(NamedTuple):

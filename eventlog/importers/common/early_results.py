@@ -7,54 +7,60 @@ number and in size.
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import NamedTuple
 
+from eventlog.importers.common.conversation_parts import CallResult
 from eventlog.importers.common.importer import Report
+from eventlog.values import Body
 
-__all__ = ["EarlyResults"]
+__all__ = ["EarlyResult", "EarlyResults"]
 
 MOST = 1024
 """Results held at most."""
 LARGEST = 16 * 1024 * 1024
 """Characters held at most; the newest result is held, however large it is."""
 
-R = TypeVar("R")
 
+class EarlyResult(NamedTuple):
+    """Result that came before its call; a record without a line is not reported."""
 
-class _Held(NamedTuple, Generic[R]):
     line: int | None
-    result: R
+    result: CallResult
+    bodies: dict[bytes, bytes]
+    """The bodies of its attachments."""
     size: int
 
 
-class EarlyResults(Generic[R]):
+class EarlyResults:
     """Results by call id; those whose calls never come are reported, the oldest first."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._held: dict[str, _Held[R]] = {}
+        self._held: dict[str, EarlyResult] = {}
         self._size = 0
 
-    def hold(self, call: str, line: int | None, result: R, size: int) -> bool:
+    def hold(self, call: str, line: int | None, result: CallResult, bodies: Mapping[bytes, bytes]) -> bool:
         """Hold a result until its call comes; False if another result of the call is held.
 
         `line` is where to report it if the call never comes, None if there is nothing to report.
         """
         if call in self._held:
             return False
-        self._held[call] = _Held(line, result, size)
+        urls = [file.url for file in result.attachments]
+        own = {url.digest: bodies[url.digest] for url in urls if isinstance(url, Body)}
+        size = len(result.output) + sum(url.size if isinstance(url, Body) else len(url) for url in urls)
+        self._held[call] = EarlyResult(line, result, own, size)
         self._size += size
         while len(self._held) > MOST or (self._size > LARGEST and len(self._held) > 1):
             self._drop(next(iter(self._held)))
         return True
 
-    def pop(self, call: str) -> R | None:
+    def pop(self, call: str) -> EarlyResult | None:
         """Remove and return the result of a call that has come, None if none is held."""
         held = self._held.pop(call, None)
-        if held is None:
-            return None
-        self._size -= held.size
-        return held.result
+        self._size -= held.size if held is not None else 0
+        return held
 
     def close(self) -> None:
         """Report the results that are held at the end of the file."""
@@ -62,7 +68,6 @@ class EarlyResults(Generic[R]):
             self._drop(next(iter(self._held)))
 
     def _drop(self, call: str) -> None:
-        held = self._held.pop(call)
-        self._size -= held.size
-        if held.line is not None:
+        held = self.pop(call)
+        if held is not None and held.line is not None:
             self._report.skip(held.line, "a result for a call that the file does not have")

@@ -1,13 +1,33 @@
-"""Names of imported sessions that were free when the import looked."""
+"""Names that an imported session may have in a store: its own, then `NAME~2`, `NAME~3` ….
+
+The later ones are continuations of what diverged, or sessions that had the name by chance.
+"""
 
 from __future__ import annotations
 
-from eventlog import events as ev
-from eventlog.errors import AlreadyExistsError, ConflictError
-from eventlog.session.session import Session
-from eventlog.store import Store, begin_session
+from itertools import count
 
-__all__ = ["begin_free"]
+from eventlog import events as ev
+from eventlog.errors import AlreadyExistsError, ConflictError, NotFoundError
+from eventlog.history.catalog import SessionInfo
+from eventlog.importers.common.importer import bounded_id
+from eventlog.session.session import Session
+from eventlog.session_store import begin_session
+from eventlog.store import Store
+
+__all__ = ["begin_free", "taken_and_free"]
+
+
+def taken_and_free(store: Store, wanted: str) -> tuple[list[SessionInfo], str]:
+    """Return the sessions that have the names of an imported one, and the first free name."""
+    taken: list[SessionInfo] = []
+    for number in count(1):
+        name = wanted if number == 1 else bounded_id(f"{wanted}~{number}")
+        try:
+            taken.append(store.info(name))
+        except NotFoundError:
+            return taken, name
+    raise AssertionError
 
 
 def begin_free(store: Store, first: ev.SessionStarted | ev.SessionForked, id: str, time: int) -> Session:

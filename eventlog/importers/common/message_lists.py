@@ -19,14 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_document import DamagedDocumentError, Document
-from eventlog.importers.common.json_lines import (
-    DamagedLineError,
-    check_depth,
-    dump,
-    is_object,
-    lines,
-    parse,
-)
+from eventlog.importers.common.json_lines import DamagedLineError, check_depth, dump, is_object, lines, parse
 from eventlog.importers.common.message_shapes import ALONE, shape_of, shape_of_object
 from eventlog.importers.common.remainder import SourceRecord
 from eventlog.importers.common.torn_lines import IsRecord, values

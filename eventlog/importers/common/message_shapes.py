@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-import re
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from eventlog.importers.common.json_document import DamagedDocumentError, Document
 from eventlog.importers.common.json_lines import (
@@ -28,6 +27,8 @@ FURTHEST = 64 * 1024 * 1024
 """Bytes of a file in which a list of messages may begin."""
 SAMPLE = 50
 """Messages that a format is detected from."""
+
+_BLANK = b"\xef\xbb\xbf \t\r\n"
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _ONLY_OPENAI = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning_content", "refusal"})
@@ -68,7 +69,7 @@ def shape_of(file: BinaryIO) -> Shape:
     begin = file.tell()
     start = read_beginning(file)
     shape = _shape(start)
-    if not shape.family and start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in {b"{", b"["}:
+    if not shape.family and start.lstrip(_BLANK)[:1] in {b"{", b"["}:
         file.seek(begin)
         shape = _further(file, start) or shape
     file.seek(begin)
@@ -77,25 +78,20 @@ def shape_of(file: BinaryIO) -> Shape:
 
 def _further(file: BinaryIO, start: bytes) -> Shape | None:
     """Return the shape of a document whose messages do not begin in its first bytes."""
-    begin = file.tell()
-    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
-        detected = _family_of_messages(_sample(_Bounded(file, FURTHEST)), {})
+    if start.lstrip(_BLANK).startswith(b"["):
+        detected = _family_of_messages(_sample(_Bounded(file)), {})
         return Shape("array", family=detected) if detected else None
-    for member, at in _arrays(file):
-        file.seek(begin + at)
-        detected = _family_of_messages(_sample(_Bounded(file, FURTHEST)), {})
-        if detected:
-            return Shape("object", member, detected)
-    return None
+    shape = _object(file, SAMPLE)
+    return shape if shape.kind == "object" else None
 
 
 class _Bounded(io.RawIOBase):
-    """File that ends after a number of bytes."""
+    """Beginning of a file: its next `FURTHEST` bytes."""
 
-    def __init__(self, file: BinaryIO, most: int) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         super().__init__()
         self._file = file
-        self._left = most
+        self._left = FURTHEST
 
     def read(self, size: int = -1, /) -> bytes:
         """Read up to `size` bytes, or what is left."""
@@ -104,44 +100,11 @@ class _Bounded(io.RawIOBase):
         return data
 
 
-_OUTSIDE = re.compile(rb'["{}\[\]]')
-_INSIDE = re.compile(rb'["\\]')
-_MEMBER = re.compile(rb'"(' + "|".join(MEMBERS).encode() + rb')"\s*:\s*\[')
-
-
-def _arrays(file: BinaryIO) -> list[tuple[str, int]]:
-    """Return the arrays of a top object that may hold messages, with their byte offsets.
-
-    Nothing is decoded.
-    """
-    found: list[tuple[str, int]] = []
-    data = file.read(FURTHEST)
-    at, depth = 0, 0
-    while (token := _OUTSIDE.search(data, at)) is not None:
-        at = token.end()
-        character = token[0]
-        if character == b'"':
-            if depth == 1 and (member := _MEMBER.match(data, token.start())) is not None:
-                found.append((member[1].decode(), member.end() - 1))
-            while (inside := _INSIDE.search(data, at)) is not None and inside[0] != b'"':
-                at = inside.end() + 1
-            if inside is None:
-                break
-            at = inside.end()
-        elif character in b"{[":
-            depth += 1
-        else:
-            depth -= 1
-            if not depth:
-                break
-    return found
-
-
 def _shape(start: bytes) -> Shape:
     data = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     first, _, rest = data.partition(b"\n")
     if data.startswith(b"["):
-        detected = _family_of_messages(_first_elements(data), {})
+        detected = _family_of_messages(_sample(io.BytesIO(data)), {})
         # A complete array without messages on the first of several lines is a damaged line.
         return (
             Shape("array", family=detected)
@@ -152,7 +115,7 @@ def _shape(start: bytes) -> Shape:
         return Shape("")
     value = _parsed(first)
     if not is_object(value):
-        found = _object(data)
+        found = _object(io.BytesIO(data), len(data))
         return found if found.kind or b"\n{" in data else Shape("none")
     if not rest.strip():
         return shape_of_object(value)
@@ -173,10 +136,6 @@ def _parsed(data: bytes) -> Any:
         return None
 
 
-def _first_elements(data: bytes) -> list[Any]:
-    return _sample(io.BytesIO(data))
-
-
 def _sample(file: Any) -> list[Any]:
     """Return the first elements of an array."""
     found: list[Any] = []
@@ -190,18 +149,22 @@ def _sample(file: Any) -> list[Any]:
     return found
 
 
-def _object(data: bytes) -> Shape:
-    """Return the shape of an object over several lines, by as much of it as there is."""
+def _object(file: BinaryIO, most: int) -> Shape:
+    """Return the shape of an object over several lines, by its first `most` messages."""
+    begin = file.tell()
     around: dict[str, Any] = {}
     for member in MEMBERS:
+        file.seek(begin)
         around.clear()
         messages: list[Any] = []
         try:
-            for name, value in Document(io.BytesIO(data), member).members():
-                if name == member:
-                    messages.append(value)
-                else:
+            for name, value in Document(cast("BinaryIO", _Bounded(file)), member).members():
+                if name != member:
                     around[name] = value
+                    continue
+                messages.append(value)
+                if len(messages) == most:
+                    break
         except DamagedDocumentError:
             pass
         if messages and (detected := _family_of_messages(messages[:SAMPLE], around)):

@@ -20,14 +20,15 @@ from typing import Any, NamedTuple
 
 from eventlog import events as ev
 from eventlog.codec.bodies import INLINE
-from eventlog.errors import DamagedError, brief
+from eventlog.errors import DamagedError
+from eventlog.errors.base import brief
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import LineNumber, dump, is_array, is_object
 from eventlog.importers.common.stream_remainder import PartTexts, unpack
 from eventlog.session.session import Session
 from eventlog.values import Content, File, Reasoning, Text
 
-__all__ = ["FIELDS", "UNFIT", "Moved", "Remainder", "SourceRecord", "emit", "put_back", "restore"]
+__all__ = ["FIELDS", "UNFIT", "Moved", "Remainder", "SourceRecord", "emit", "put_back", "records_of"]
 
 SHORT = 16
 """Shorter texts stay in the rest, because a reference would be longer."""
@@ -132,7 +133,7 @@ def _entries(value: Any) -> Iterable[tuple[Any, Any]]:
     return enumerate(items)
 
 
-def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Iterator[SourceRecord]:
+def records_of(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Iterator[SourceRecord]:
     """Yield the records of these events, in order.
 
     `text` resolves a content (`Store.text`).
@@ -181,7 +182,7 @@ def emit(sessions: Iterable[Session], text: Callable[[Content], str]) -> Iterato
 
     `sessions` are the main session and its sub-sessions.
     """
-    found = (restore((recorded.event for recorded in session.events()), text) for session in sessions)
+    found = (records_of((recorded.event for recorded in session.events()), text) for session in sessions)
     return merge(*found, key=lambda source: source.line)
 
 

@@ -5,7 +5,7 @@
 Format version 1:
 
 * First line: `{"eventlog": 1, "schema": S}`, the version of this format and the schema version of
-  the events (`events.py`).
+  the events (`events`).
 * `{"session": ID, "first": V}` begins the stream of a session, whose first own event has version V:
   1, or for a fork the one after its parent's.  Sessions come after those that they were forked from
   or are sub-sessions of.

@@ -17,7 +17,7 @@ that a session brings is reserved for it; if another session has it, the importe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, count, islice
+from itertools import chain, islice
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -25,9 +25,10 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
 from eventlog.codec.deltas import DeltaRun
-from eventlog.errors import CallError, ConflictError, NotFoundError, brief
-from eventlog.importers.common.free_names import begin_free
-from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
+from eventlog.errors import CallError, ConflictError, NotFoundError
+from eventlog.errors.base import brief
+from eventlog.importers.common.free_names import begin_free, taken_and_free
+from eventlog.importers.common.importer import ImportBatch, Report
 from eventlog.importers.event_jsonl import receipt
 from eventlog.importers.event_jsonl.format import JsonlAppend
 from eventlog.importers.event_jsonl.reader import EventReader
@@ -164,8 +165,6 @@ class _Stream:
         self.parent = parent
         self.after = after
         """Stored version before the first of its own."""
-        self.free = ""
-        self.candidates: list[_Candidate] = []
         self.chosen: _Candidate | None = None
         self.head = 0
         self.last = 0
@@ -174,11 +173,8 @@ class _Stream:
         self._bulk: BulkAppender | None = None
         self._compacted: list[ev.Event] = []
         """Compactions that it completed."""
-        for wanted, session in _chain(store, name):
-            if session is None:
-                self.free = wanted
-            elif session.version > after:
-                self.candidates.append(_Candidate(session, self))
+        taken, self.free = taken_and_free(store, name)
+        self.candidates = [_Candidate(store.session(info.id), self) for info in taken if info.version > after]
 
     @classmethod
     def stored_before(cls, store: Store, known: StoredStream) -> _Stream:
@@ -341,15 +337,3 @@ def _begun(store: Store, batch: JsonlAppend, streams: dict[str, _Stream]) -> _St
     if not parent.is_stored:
         raise NotFoundError("session", event.parent)
     return _Stream(store, batch.session, batch.first, parent, parent.version(event.at))
-
-
-def _chain(store: Store, wanted: str) -> Iterator[tuple[str, Session | None]]:
-    """Yield the names a session may have here with their sessions, at last a free name."""
-    for number in count(1):
-        name = wanted if number == 1 else bounded_id(f"{wanted}~{number}")
-        try:
-            session = store.session(name)
-        except NotFoundError:
-            yield name, None
-            return
-        yield name, session

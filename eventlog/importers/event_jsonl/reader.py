@@ -13,15 +13,17 @@ from hashlib import blake2b, sha256
 from typing import Any, BinaryIO
 
 import msgspec
+from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.codec.batch import Entry, json_decoder
+from eventlog.codec.batch import json_decoder
 from eventlog.codec.surrogates import map_text, unescape
 from eventlog.codec.upcast import upcast
 from eventlog.compression import pack
-from eventlog.errors import ImportFormatError, TooNewError, brief
+from eventlog.errors import ImportFormatError, TooNewError
+from eventlog.errors.base import brief
 from eventlog.importers.common.importer import Report
-from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse
+from eventlog.importers.common.json_lines import DamagedLineError, is_object, parse
 from eventlog.importers.event_jsonl.format import VERSION, JsonlAppend, bodies_of
 from eventlog.values import Body
 
@@ -54,7 +56,7 @@ class Progress(msgspec.Struct, array_like=True):
     events: int = 0
     messages: int = 0
     parts: int = 0
-    known: list[bytes] = []
+    known: set[bytes] = set()
     """Digests of the bodies that the session's appends have referred to."""
 
 
@@ -110,7 +112,7 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 class _AppendLine(msgspec.Struct):
-    """The line of an append of the current schema, without lone surrogates."""
+    """The line of an append."""
 
     version: int
     time: int
@@ -124,8 +126,8 @@ _APPEND = b'{"version":'
 _END = b'{"end":'
 
 
-def _append_line(raw: bytes) -> _AppendLine | None:
-    """Decode the line of an append; None unless it is plainly one."""
+def _decoded_append(raw: bytes) -> _AppendLine | None:
+    """Decode the line of an append of the current schema; None unless it is plainly one."""
     try:
         line: _AppendLine = json_decoder(_AppendLine).decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
@@ -133,59 +135,59 @@ def _append_line(raw: bytes) -> _AppendLine | None:
     return None if line.escaped else line
 
 
-class EventReader:
-    """Reads one file behind its first line.
+def _converted_append(value: dict[str, Any], schema: int) -> _AppendLine:
+    """Return the append of a parsed line; its events may be of an older schema."""
+    try:
+        if schema != ev.SCHEMA:
+            value["events"] = [[after, upcast(fields, schema, ev.SCHEMA)] for after, fields in value["events"]]
+        return msgspec.convert(value, _AppendLine)
+    except (msgspec.ValidationError, LookupError, TypeError, ValueError) as error:
+        raise DamagedLineError(f"an append that does not fit: {error}") from None
 
-    Between two lines it has the session, the next version, and the body being read.
-    """
+
+class EventReader:
+    """Reads one file behind its first line."""
 
     def __init__(self, report: Report, first_line: bytes) -> None:
         self.report = report
         self.schema = _schema(first_line)
-        self.lines = 1
         self.length = len(first_line)
         """Bytes of the lines that were read."""
         self.hash = blake2b(first_line, digest_size=DIGEST)
         """Of these bytes."""
+        self.at = Progress(lines=1)
         self.before_end: tuple[Extent, Progress] | None = None
         """Extent and progress in front of the last line, once that has been read."""
-        self.session: str | None = None
-        """Session whose stream is read; None before the first, and after damage."""
-        self.expected = 0
-        self.sessions = 0
-        self.events = 0
         self.ended = False
         self.digest: str | None = None
+        """Digest of the body that is being read, which has `text` so far."""
         self.text: list[str | bytes] = []
         self.waiting: dict[bytes, bytes] = {}
         """Packed bodies that no append has referred to yet."""
-        self.known: set[bytes] = set()
 
     def go_on(self, length: int, read: blake2b, progress: Progress) -> None:
         """Begin behind lines that were read before."""
-        self.length, self.hash = length, read
-        self.lines, self.session, self.expected = progress.lines, progress.session, progress.expected
-        self.sessions, self.events, self.known = progress.sessions, progress.events, set(progress.known)
+        self.length, self.hash, self.at = length, read, progress
         self.report.messages, self.report.parts = progress.messages, progress.parts
 
     def appends(self, file: BinaryIO) -> Iterator[JsonlAppend]:
         """Yield the appends of the lines that follow."""
         while raw := file.readline(MAX_LINE):
-            self.lines += 1
             self.before_end = self._noted() if raw.startswith(_END) else None
+            self.at.lines += 1
             self.length += len(raw)
             self.hash.update(raw)
             if not raw.endswith(b"\n") and len(raw) == MAX_LINE:
-                self.report.skip(self.lines, f"a line of more than {MAX_LINE} bytes")
+                self.report.skip(self.at.lines, f"a line of more than {MAX_LINE} bytes")
                 while raw and not raw.endswith(b"\n"):
                     raw = file.readline(MAX_LINE)
-                self.end_session()
+                self.at.session = None
                 continue
-            batch = self.read_line(self.lines, raw)
+            batch = self.read_line(self.at.lines, raw)
             if batch is not None:
                 yield batch
         if not self.ended:
-            self.report.skip(self.lines, "the file ends without its last line: it was cut off")
+            self.report.skip(self.at.lines, "the file ends without its last line: it was cut off")
 
     def extent(self) -> Extent:
         """Return what was read so far."""
@@ -195,31 +197,17 @@ class EventReader:
         """Return what was read, and where that ends; None inside a body, or before its append."""
         if self.text or self.waiting:
             return None
-        report, known = self.report, sorted(self.known)
-        return self.extent(), Progress(
-            self.lines - 1,
-            self.session,
-            self.expected,
-            self.sessions,
-            self.events,
-            report.messages,
-            report.parts,
-            known,
-        )
-
-    def end_session(self) -> None:
-        """End the session: the lines that follow have no place in it."""
-        self.session = None
+        return self.extent(), replace(self.at, messages=self.report.messages, parts=self.report.parts)
 
     def read_line(self, number: int, raw: bytes) -> JsonlAppend | None:
         """Read a line; return the append that it is, if it is one."""
         try:
-            batch = self._typed(number, raw) if raw.startswith(_APPEND) else None
-            if batch is not None:
-                return batch
+            if raw.startswith(_APPEND) and self.schema == ev.SCHEMA and (line := _decoded_append(raw)) is not None:
+                # An append without this tag refers to no body.
+                return self._append(number, line, refers=b'"b"' in raw or b"\\u0062" in raw)
             value = _object(raw)
             if "events" in value:
-                return self._append(number, value)
+                return self._append(number, _converted_append(value, self.schema), refers=True)
             if "body" in value:
                 self._body(value)
             elif "session" in value:
@@ -227,34 +215,32 @@ class EventReader:
             else:
                 self._end(number, value)
         except DamagedLineError as error:
-            where = (
-                f"{error}; the rest of session {brief(self.session)} is not imported" if self.session else str(error)
-            )
-            self.report.skip(number, where)
-            self.end_session()
+            session = self.at.session
+            lost = f"; the rest of session {brief(session)} is not imported" if session else ""
+            self.report.skip(number, f"{error}{lost}")
+            self.at.session = None
         return None
 
     def _begin(self, value: dict[str, Any]) -> None:
         session, first = value["session"], value.get("first")
         if not isinstance(session, str) or not isinstance(first, int) or first < 1:
             raise DamagedLineError("a session without id or first version")
-        self.session, self.expected = session, first
-        self.sessions += 1
-        self.digest, self.text = None, []
-        self.waiting, self.known = {}, set()
+        self.at.session, self.at.expected, self.at.known = session, first, set()
+        self.at.sessions += 1
+        self.digest, self.text, self.waiting = None, [], {}
 
     def _end(self, number: int, value: dict[str, Any]) -> None:
         written = value.get("end")
         if not is_object(written):
             raise DamagedLineError("a line of no known kind")
         self.ended = True
-        found = {"sessions": self.sessions, "events": self.events}
+        found = {"sessions": self.at.sessions, "events": self.at.events}
         if written != found:
             self.report.skip(number, f"the file was written with {brief(dict(written))}, and {found} could be read")
 
     def _body(self, value: dict[str, Any]) -> None:
         digest, text = value["body"], value.get("text")
-        if self.session is None:
+        if self.at.session is None:
             return
         piece = _decoded(value.get("data")) if text is None else text
         if not isinstance(digest, str) or not isinstance(piece, (str, bytes)) or self.digest not in {None, digest}:
@@ -271,70 +257,31 @@ class EventReader:
             raise DamagedLineError("a body that is not what was written")
         self.waiting[bytes.fromhex(digest)] = pack(data)
 
-    def _typed(self, number: int, raw: bytes) -> JsonlAppend | None:
-        """Read the line of an append straight into events; None if it is not plainly one."""
-        line = _append_line(raw) if self.schema == ev.SCHEMA and self.session is not None else None
-        if self.session is None or line is None or line.version != self.expected or not line.events:
+    def _append(self, number: int, line: _AppendLine, *, refers: bool) -> JsonlAppend | None:
+        if self.at.session is None:
             return None
-        time, count = line.time, len(line.events)
-        batch = JsonlAppend(self.session, line.version, number, None if line.more else line.request)
-        batch.items = [(time + after, event) for after, event in line.events]
+        if line.version != self.at.expected:
+            raise DamagedLineError(f"version {self.at.expected} is missing")
+        if not line.events:
+            raise DamagedLineError("an append without events")
+        batch = JsonlAppend(self.at.session, line.version, number, None if line.more else line.request)
+        batch.items = [(line.time + after, event) for after, event in line.events]
         kinds = [type(event) for _, event in line.events]
-        if b'"b"' in raw or b"\\u0062" in raw:  # no body without its tag
+        if refers:
             for _, event in line.events:
                 for body in bodies_of(event) if type(event) is not ev.PartDelta else ():
                     self._refer(batch, body)
         self.report.messages += kinds.count(ev.UserMessageAdded) + kinds.count(ev.AssistantMessageStarted)
         self.report.parts += kinds.count(ev.PartStarted)
-        self.expected += count
-        self.events += count
+        self.at.expected += len(kinds)
+        self.at.events += len(kinds)
         return batch
-
-    def _append(self, number: int, value: dict[str, Any]) -> JsonlAppend | None:
-        entries, time, request = value["events"], value.get("time"), value.get("request")
-        if self.session is None:
-            return None
-        if value.get("version") != self.expected:
-            raise DamagedLineError(f"version {self.expected} is missing")
-        if (
-            not is_array(entries)
-            or not entries
-            or not isinstance(time, int)
-            or not isinstance(request, (str, type(None)))
-        ):
-            raise DamagedLineError("an append without events or time")
-        batch = JsonlAppend(self.session, self.expected, number, request if value.get("more") is not True else None)
-        for entry in entries:
-            after, event = self._event(entry)
-            batch.add(time + after, event)
-            self._count(event)
-            for body in bodies_of(event):
-                self._refer(batch, body)
-        self.expected += len(entries)
-        self.events += len(entries)
-        return batch
-
-    def _event(self, entry: object) -> tuple[int, ev.Event]:
-        if not is_array(entry) or len(entry) != 2 or not isinstance(entry[0], int) or not is_array(entry[1]):
-            raise DamagedLineError("an event that is not a time and an array")
-        try:
-            fields = entry[1] if self.schema == ev.SCHEMA else upcast(entry[1], self.schema, ev.SCHEMA)
-            # Inside a struct, whose type is looked at once: a bare union is looked at in every
-            # call, for 40 µs.
-            found = msgspec.convert([0, entry[0], fields], Entry)
-        except (msgspec.ValidationError, LookupError, TypeError, ValueError) as error:
-            raise DamagedLineError(f"an event that does not fit: {error}") from None
-        return found.after, found.event
 
     def _refer(self, batch: JsonlAppend, body: Body) -> None:
         packed = self.waiting.pop(body.digest, None)
         if packed is not None:
             batch.bodies[body.digest] = packed
             batch.weight += len(packed)
-            self.known.add(body.digest)
-        elif body.digest not in self.known:
+            self.at.known.add(body.digest)
+        elif body.digest not in self.at.known:
             raise DamagedLineError(f"the body {body.digest.hex()} is missing")
-
-    def _count(self, event: ev.Event) -> None:
-        self.report.messages += isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted))
-        self.report.parts += isinstance(event, ev.PartStarted)

@@ -18,14 +18,15 @@ from typing import BinaryIO
 
 import msgspec
 
-from eventlog.codec.batch import pack, unpack
+from eventlog.codec.batch import decode_value, encode_value
 from eventlog.errors import DataError
 from eventlog.history import checkpoint_store
 from eventlog.history.catalog import entry_of
 from eventlog.history.tree_heads import tree_after, tree_at
 from eventlog.importers.common.json_lines import DamagedLineError, is_object, parse
 from eventlog.importers.event_jsonl.reader import EventReader, Extent, Progress
-from eventlog.log.contract import Head, Log
+from eventlog.log.commit import Head
+from eventlog.log.contract import Log
 from eventlog.log.merkle_check import TreeState
 
 __all__ = ["StoredStream", "go_on", "save"]
@@ -106,7 +107,7 @@ def save(log: Log, reader: EventReader, streams: Sequence[StoredStream]) -> None
     receipt = Receipt(reader.extent(), *reader.before_end, found)
     first = found[0]
     surplus = checkpoint_store.newest(MOST)
-    checkpoint_store.save(log, KIND, first.session, first.last, pack(receipt), surplus=surplus)
+    checkpoint_store.save(log, KIND, first.session, first.last, encode_value(receipt), surplus=surplus)
 
 
 def _receipts(log: Log, line: bytes) -> Iterator[Receipt]:
@@ -121,7 +122,7 @@ def _receipts(log: Log, line: bytes) -> Iterator[Receipt]:
         return
     for _, data in checkpoint_store.valid(log, KIND, head.session, head.version):
         try:
-            yield unpack(data, Receipt)
+            yield decode_value(data, Receipt)
         except DataError:
             continue
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from eventlog import events as ev
-from eventlog.importers.common.conversation import COVERS_NOTHING
+from eventlog.importers.common.conversation_parts import COVERS_NOTHING
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.sse import Record

@@ -13,37 +13,39 @@ from typing import Any, cast
 from eventlog import events as ev
 from eventlog.errors import DamagedError
 from eventlog.importers.common.json_patch import patch
-from eventlog.importers.opencode.values import ERRORS, Record
-from eventlog.validation import is_deep
+from eventlog.importers.opencode.value_records import (
+    Resolve,
+    error_record,
+    file_record,
+    model_record,
+    span_record,
+    tokens_record,
+    usage_record,
+    value_of,
+)
+from eventlog.importers.opencode.values import Record
 from eventlog.values import (
     INTERRUPTED,
     Agent,
     Attachment,
     Content,
     File,
-    MessageError,
-    Model,
     Patch,
     Reasoning,
     Retry,
     Snapshot,
-    Source,
     Subtask,
     Text,
     Tokens,
     Tool,
-    Usage,
 )
 
-__all__ = ["Resolve", "Timed", "message_of", "model_record", "restore", "session_of", "tokens_record"]
+__all__ = ["Timed", "export_of", "message_of", "session_of"]
 
 Timed = tuple[int, ev.Event]
-Resolve = Callable[[Content], str]
-
-_NAMES = {ours: theirs for theirs, ours in ERRORS.items()}
 
 
-def restore(items: Iterable[Timed], text: Resolve) -> Record:
+def export_of(items: Iterable[Timed], text: Resolve) -> Record:
     """Return the export of these events, which are in the order of the import.
 
     `DamagedError` when what was kept does not fit the events.
@@ -115,10 +117,10 @@ def session_of(started: ev.SessionStarted, created: int, title: str) -> Record:
 def message_of(items: Sequence[Timed], session: str, text: Resolve) -> Record:
     """Return a message as far as its events have it; the first of `items` added it."""
     maker = _Maker(session, text)
-    for time, event in items:
+    for maker.time, event in items:
         rule = _RULES.get(type(event))
         if rule is not None:
-            rule(maker, time, event)
+            rule(maker, event)
     return {"info": maker.info, "parts": list(maker.parts.values())}
 
 
@@ -128,6 +130,8 @@ class _Maker:
     def __init__(self, session: str, text: Resolve) -> None:
         self.session = session
         self.text = text
+        self.time = 0
+        """Time of the event that is told, in UTC milliseconds."""
         self.info: Record = {}
         self.parts: dict[str, Record] = {}
 
@@ -142,8 +146,8 @@ class _Maker:
 # -- messages ----------------------------------------------------------------------------------
 
 
-def _user(maker: _Maker, time: int, event: ev.UserMessageAdded) -> None:
-    info: Record = {"id": event.message, "sessionID": maker.session, "role": "user", "time": {"created": time}}
+def _user(maker: _Maker, event: ev.UserMessageAdded) -> None:
+    info: Record = {"id": event.message, "sessionID": maker.session, "role": "user", "time": {"created": maker.time}}
     info["agent"] = event.agent
     if event.model is not None:
         info["model"] = model_record(event.model)
@@ -152,14 +156,19 @@ def _user(maker: _Maker, time: int, event: ev.UserMessageAdded) -> None:
     if event.system is not None:
         info["system"] = maker.text(event.system)
     if event.tools is not None:
-        info["tools"] = _value(event.tools)
+        info["tools"] = value_of(event.tools)
     if event.format is not None:
-        info["format"] = _value(event.format)
+        info["format"] = value_of(event.format)
     maker.info = info
 
 
-def _assistant(maker: _Maker, time: int, event: ev.AssistantMessageStarted) -> None:
-    info: Record = {"id": event.message, "sessionID": maker.session, "role": "assistant", "time": {"created": time}}
+def _assistant(maker: _Maker, event: ev.AssistantMessageStarted) -> None:
+    info: Record = {
+        "id": event.message,
+        "sessionID": maker.session,
+        "role": "assistant",
+        "time": {"created": maker.time},
+    }
     info["parentID"] = event.reply_to
     info["mode"] = event.mode
     info["agent"] = event.agent
@@ -174,17 +183,16 @@ def _assistant(maker: _Maker, time: int, event: ev.AssistantMessageStarted) -> N
     maker.info = info
 
 
-def _finished(maker: _Maker, time: int, event: ev.MessageFinished) -> None:
-    maker.info["time"]["completed"] = time
+def _finished(maker: _Maker, event: ev.MessageFinished) -> None:
+    maker.info["time"]["completed"] = maker.time
     if event.reason is not None:
         maker.info["finish"] = event.reason
     if event.error is not None:
-        maker.info["error"] = _error(event.error)
+        maker.info["error"] = error_record(event.error)
 
 
-def _usage(maker: _Maker, time: int, event: ev.UsageRecorded) -> None:
-    del time
-    usage = _usage_record(event.usage)
+def _usage(maker: _Maker, event: ev.UsageRecorded) -> None:
+    usage = usage_record(event.usage)
     if event.step is not None:
         maker.parts[event.step].update(usage)
     maker.info["tokens"] = tokens_record(event.usage.tokens)
@@ -194,27 +202,27 @@ def _usage(maker: _Maker, time: int, event: ev.UsageRecorded) -> None:
 # -- parts -------------------------------------------------------------------------------------
 
 
-def _part(maker: _Maker, time: int, event: ev.PartStarted) -> None:
+def _add_part(maker: _Maker, event: ev.PartStarted) -> None:
     kind, part = event.kind, event.part
     match kind:
         case Text():
-            record = maker.add(part, "text", text=maker.text(kind.text), metadata=_value(kind.metadata))
+            record = maker.add(part, "text", text=maker.text(kind.text), metadata=value_of(kind.metadata))
             record.update({name: True for name in ("synthetic", "ignored") if getattr(kind, name)})
             if maker.info["role"] == "assistant":
-                record["time"] = {"start": time}
+                record["time"] = {"start": maker.time}
         case Reasoning():
-            maker.add(part, "reasoning", text="", time={"start": time})
+            maker.add(part, "reasoning", text="", time={"start": maker.time})
         case Tool():
             maker.add(
                 part,
                 "tool",
                 tool=kind.tool,
                 callID=kind.call,
-                metadata=_value(kind.metadata),
+                metadata=value_of(kind.metadata),
                 state={"status": "pending", "input": {}, "raw": ""},
             )
         case File():
-            record = maker.add(part, "file", **_file(kind, maker.text), metadata=_value(kind.metadata))
+            record = maker.add(part, "file", **file_record(kind, maker.text), metadata=value_of(kind.metadata))
             if kind.synthetic:
                 record["synthetic"] = True
         case Subtask():
@@ -228,17 +236,16 @@ def _part(maker: _Maker, time: int, event: ev.PartStarted) -> None:
                 command=kind.command,
             )
         case Agent():
-            maker.add(part, "agent", name=kind.name, source=_span(kind.source) if kind.source else None)
+            maker.add(part, "agent", name=kind.name, source=span_record(kind.source) if kind.source else None)
         case Snapshot():
             maker.add(part, "snapshot", snapshot=kind.snapshot)
         case Patch():
             maker.add(part, "patch", hash=kind.hash, files=list(kind.files))
         case Retry():
-            maker.add(part, "retry", attempt=kind.attempt, error=_error(kind.error), time={"created": time})
+            maker.add(part, "retry", attempt=kind.attempt, error=error_record(kind.error), time={"created": maker.time})
 
 
-def _delta(maker: _Maker, time: int, event: ev.PartDelta) -> None:
-    del time
+def _delta(maker: _Maker, event: ev.PartDelta) -> None:
     record = maker.parts[event.part]
     if event.field == "input":
         record["state"]["raw"] += event.text
@@ -246,83 +253,90 @@ def _delta(maker: _Maker, time: int, event: ev.PartDelta) -> None:
         record["text"] += event.text
 
 
-def _ended(maker: _Maker, time: int, event: ev.PartEnded) -> None:
+def _ended(maker: _Maker, event: ev.PartEnded) -> None:
     record = maker.parts[event.part]
-    record["time"]["end"] = time
+    record["time"]["end"] = maker.time
     if event.metadata is not None:
-        record["metadata"] = _value(event.metadata)
+        record["metadata"] = value_of(event.metadata)
 
 
-def _running(maker: _Maker, time: int, event: ev.ToolRunning) -> None:
+def _running(maker: _Maker, event: ev.ToolRunning) -> None:
     maker.parts[event.part]["state"] = {
         "status": "running",
-        "input": _value(maker.text(event.input) or "{}"),
-        "time": {"start": time},
+        "input": value_of(maker.text(event.input) or "{}"),
+        "time": {"start": maker.time},
     }
 
 
-def _progress(maker: _Maker, time: int, event: ev.ToolProgress) -> None:
-    del time
+def _progress(maker: _Maker, event: ev.ToolProgress) -> None:
     state: Record = maker.parts[event.part]["state"]
     if event.title is not None:
         state["title"] = event.title
     if event.metadata is not None:
-        state["metadata"] = _value(event.metadata)
+        state["metadata"] = value_of(event.metadata)
 
 
-def _completed(maker: _Maker, time: int, event: ev.ToolCompleted) -> None:
+def _completed(maker: _Maker, event: ev.ToolCompleted) -> None:
     state: Record = maker.parts[event.part]["state"]
     state.update(status="completed", output=maker.text(event.output), title=event.title)
-    state["time"]["end"] = time
+    state["time"]["end"] = maker.time
     if event.metadata is not None:
-        state["metadata"] = _value(event.metadata)
+        state["metadata"] = value_of(event.metadata)
     if event.attachments:
         state["attachments"] = [_attachment(maker, file) for file in event.attachments]
 
 
-def _failed(maker: _Maker, time: int, event: ev.ToolFailed) -> None:
+def _attachment(maker: _Maker, file: Attachment) -> Record:
+    record = {
+        "type": "file",
+        "sessionID": maker.session,
+        "messageID": maker.info["id"],
+        **file_record(file, maker.text),
+    }
+    if file.id:
+        record["id"] = file.id
+    return record
+
+
+def _failed(maker: _Maker, event: ev.ToolFailed) -> None:
     state: Record = maker.parts[event.part]["state"]
     error = maker.text(event.error)
     if event.interrupted and error == INTERRUPTED and event.metadata is None:
         return
     state.update(status="error", error=error)
-    state.setdefault("time", {})["end"] = time
+    state.setdefault("time", {})["end"] = maker.time
     if event.metadata is not None:
-        state["metadata"] = _value(event.metadata)
+        state["metadata"] = value_of(event.metadata)
 
 
-def _step_started(maker: _Maker, time: int, event: ev.StepStarted) -> None:
-    del time
+def _step_started(maker: _Maker, event: ev.StepStarted) -> None:
     maker.add(event.part, "step-start", snapshot=event.snapshot)
 
 
-def _step_finished(maker: _Maker, time: int, event: ev.StepFinished) -> None:
-    del time
+def _step_finished(maker: _Maker, event: ev.StepFinished) -> None:
     maker.add(event.part, "step-finish", reason=event.reason, snapshot=event.snapshot)
 
 
-def _requested(maker: _Maker, time: int, event: ev.CompactionRequested) -> None:
-    del time
+def _requested(maker: _Maker, event: ev.CompactionRequested) -> None:
     maker.add(event.part, "compaction", auto=event.auto, overflow=event.overflow)
 
 
-def _compaction_started(maker: _Maker, time: int, event: ev.CompactionStarted) -> None:
-    del time
+def _compaction_started(maker: _Maker, event: ev.CompactionStarted) -> None:
     if event.tail is not None:
         maker.parts[event.part]["tail_start_id"] = event.tail
 
 
-def _pruned(maker: _Maker, time: int, event: ev.Pruned) -> None:
+def _pruned(maker: _Maker, event: ev.Pruned) -> None:
     for part in event.parts:
-        maker.parts[part]["state"]["time"]["compacted"] = time
+        maker.parts[part]["state"]["time"]["compacted"] = maker.time
 
 
-_RULES: dict[type, Callable[[_Maker, int, Any], None]] = {
+_RULES: dict[type, Callable[[_Maker, Any], None]] = {
     ev.UserMessageAdded: _user,
     ev.AssistantMessageStarted: _assistant,
     ev.MessageFinished: _finished,
     ev.UsageRecorded: _usage,
-    ev.PartStarted: _part,
+    ev.PartStarted: _add_part,
     ev.PartDelta: _delta,
     ev.PartEnded: _ended,
     ev.ToolRunning: _running,
@@ -335,82 +349,3 @@ _RULES: dict[type, Callable[[_Maker, int, Any], None]] = {
     ev.CompactionStarted: _compaction_started,
     ev.Pruned: _pruned,
 }
-
-
-# -- values ------------------------------------------------------------------------------------
-
-
-def _value(text: str | None) -> Any:
-    """Return the value of JSON text; other text, and too deep a value, stays text."""
-    try:
-        value = None if text is None else json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return text if is_deep(value) else value
-
-
-def model_record(model: Model) -> Record:
-    """Return a model in OpenCode's words."""
-    return {"providerID": model.provider, "modelID": model.name}
-
-
-def _error(error: MessageError) -> Record:
-    return {
-        "name": _NAMES.get(error.name, error.name),
-        "data": {"message": error.message} if error.data is None else _value(error.data),
-    }
-
-
-def tokens_record(tokens: Tokens) -> Record:
-    """Return token counts in OpenCode's words."""
-    record: Record = {
-        "input": tokens.input,
-        "output": tokens.output,
-        "reasoning": tokens.reasoning,
-        "cache": {"read": tokens.cache_read, "write": tokens.cache_write},
-    }
-    if tokens.total is not None:
-        record["total"] = tokens.total
-    return record
-
-
-def _usage_record(usage: Usage) -> Record:
-    record: Record = {"tokens": tokens_record(usage.tokens)}
-    return record if usage.cost is None else {**record, "cost": float(usage.cost)}
-
-
-def _file(file: File | Attachment, text: Resolve) -> Record:
-    record: Record = {"mime": file.mime, "url": text(file.url)}
-    if file.filename is not None:
-        record["filename"] = file.filename
-    if file.source is not None:
-        record["source"] = _source(file.source)
-    return record
-
-
-def _attachment(maker: _Maker, file: Attachment) -> Record:
-    record = {"type": "file", "sessionID": maker.session, "messageID": maker.info["id"], **_file(file, maker.text)}
-    if file.id:
-        record["id"] = file.id
-    return record
-
-
-def _span(source: Source) -> Record:
-    return {"value": source.value, "start": source.start, "end": source.end}
-
-
-def _source(source: Source) -> Record:
-    record: Record = {"type": source.kind, "text": _span(source)}
-    if source.kind == "resource":
-        record.update(clientName=source.client, uri=source.path)
-        return record
-    record["path"] = source.path
-    if source.kind == "symbol":
-        record.update(name=source.name, kind=source.symbol_kind)
-        if source.range is not None:
-            first, left, last, right = source.range
-            record["range"] = {
-                "start": {"line": first, "character": left},
-                "end": {"line": last, "character": right},
-            }
-    return record

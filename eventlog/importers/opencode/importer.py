@@ -28,18 +28,18 @@ from typing import Any, BinaryIO, cast
 
 from eventlog import events as ev
 from eventlog.errors import ImportFormatError
-from eventlog.importers.common.conversation import COVERS_NOTHING, UNREADABLE
+from eventlog.importers.common.conversation_parts import COVERS_NOTHING, UNREADABLE
 from eventlog.importers.common.importer import BATCH_BYTES, BATCH_EVENTS, ImportBatch, Report, bounded_id
 from eventlog.importers.common.json_document import DamagedDocumentError, Document
 from eventlog.importers.common.json_lines import DamagedLineError, check_depth, dump
 from eventlog.importers.common.json_patch import difference
-from eventlog.importers.opencode.emit import message_of, restore, session_of
-from eventlog.importers.opencode.message_events import MessageEvents
+from eventlog.importers.opencode.emit import message_of, session_of
+from eventlog.importers.opencode.message_events import MessageEvents, MessageFacts
 from eventlog.importers.opencode.messages import events_of_message, problem_of
 from eventlog.importers.opencode.values import model_of, optional, string, time_of
 from eventlog.values import MessageError, Origin
 
-__all__ = ["OpenCodeImporter", "events_of_export", "restore"]
+__all__ = ["OpenCodeImporter"]
 
 _START = re.compile(rb'^\s*\{\s*"info"\s*:\s*\{')
 
@@ -88,20 +88,6 @@ class OpenCodeImporter:
         yield from reader.close(rest)
 
 
-def events_of_export(data: dict[str, Any], report: Report | None = None) -> ImportBatch:
-    """Return the whole of a decoded export as one batch."""
-    found = report or Report("", OpenCodeImporter.name)
-    reader = _Reader(data["info"], found)
-    whole = ImportBatch(reader.session)
-    rest = {name: value for name, value in data.items() if name != "messages"}
-    batches = [batch for message in data["messages"] for batch in reader.add_message(message)]
-    for batch in [*batches, *reader.close(rest)]:
-        whole.items.extend(batch.items)
-        whole.items.extend(batch.snapshot or ())
-        whole.bodies.update(batch.bodies)
-    return whole
-
-
 class _Reader:
     """Emits a session's events by time, each once no later message can precede it.
 
@@ -125,7 +111,7 @@ class _Reader:
         self._number = 0
         self._sent_bodies: set[ImportBatch] = set()
         """Messages whose bodies the current batch has."""
-        self._messages: dict[str, MessageEvents] = {}
+        self._messages: dict[str, MessageFacts] = {}
         self._parts: set[str] = set()
         self._odd: list[tuple[int, Any]] = []
 
@@ -142,17 +128,15 @@ class _Reader:
         message = events_of_message(record, own.content, self._born, self._parts)
         decided = self._compactions(message)
         steps = difference(message_of([*message.items, *message.late], self.session, message.text), record, _id_of)
-        message.difference = dump(steps, plain=False) if steps else None
         self.report.messages += 1
         self.report.parts += len(record["parts"]) - len(message.skipped)
         for reason in message.skipped:
             self.report.skip(1, f"message {index + 1}: {reason}")
         self._born = message.born
-        self._messages[message.id] = message
+        self._messages[message.id] = message.facts(dump(steps, plain=False) if steps else None)
         for time, event in (*message.items, *message.late, *decided):
             self._number += 1
             heappush(self._heap, (time, self._number, event, own))
-        message.drop_events()
         yield from self._emit_before(self._born)
 
     def close(self, rest: dict[str, Any]) -> Iterator[ImportBatch]:
@@ -169,10 +153,9 @@ class _Reader:
             snapshot.append((end, ev.SessionRenamed(title)))
         if time_of(self.info, "archived"):
             snapshot.append((end, ev.SessionArchived()))
-        kept = (
-            (message.id, message.difference) for message in self._messages.values() if message.difference is not None
-        )
-        snapshot.extend((end, ev.ForeignKept(name, batch.content(steps))) for name, steps in kept)
+        for name, message in self._messages.items():
+            if message.difference is not None:
+                snapshot.append((end, ev.ForeignKept(name, batch.content(message.difference))))
         steps = difference(session_of(started, self._created, title), rest)
         steps.extend(["+", ["messages"], index, record] for index, record in self._odd)
         if steps:
@@ -219,11 +202,11 @@ class _Reader:
             return []
         part, end = asked.compaction, message.ended
         order = list(self._messages)
-        tail = asked.tail if asked.tail in self._messages and asked.tail != asked.id else None
+        tail = asked.tail if asked.tail in self._messages and asked.tail != message.parent else None
         place = order.index(tail) if tail is not None else 0
         # A named covered range may hold no open message; with one that a crash left open, the
         # range is given by the tail alone.
-        crashed = any(self._messages[name].open for name in order[:place])
+        crashed = any(self._messages[name].closing is not None for name in order[:place])
         through = order[place - 1] if place and not crashed else None
         started = ev.CompactionStarted(part, through, tail, None, message.model)
         is_over = message.failure is None and message.reason is not None
@@ -245,8 +228,8 @@ class _Reader:
         events: list[ev.Event] = []
         for name in order[order.index(target) :]:
             message = self._messages[name]
-            if message.open:
-                events += [*message.closing(), ev.MessageFinished(name, None, MessageError("aborted", "reverted"))]
+            if message.closing is not None:
+                events += [*message.closing, ev.MessageFinished(name, None, MessageError("aborted", "reverted"))]
             if name == target and part in message.parts:
                 events += [ev.PartRemoved(later) for later in message.parts[message.parts.index(part) :]]
             else:

@@ -1,47 +1,35 @@
-"""Events of one message of an OpenCode export, and its open parts, while it is read."""
+"""Events of one message of an OpenCode export, and facts that later messages ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from eventlog import events as ev
 from eventlog.importers.opencode.values import Record, model_of, optional, string, time_of
 from eventlog.values import INTERRUPTED, Body, Content, MessageError
 
-__all__ = ["MessageEvents"]
+__all__ = ["MessageEvents", "MessageFacts"]
+
+
+class MessageFacts(NamedTuple):
+    """Facts of a message that was read: an export may have hundreds of thousands of them."""
+
+    parts: tuple[str, ...]
+    compaction: str | None
+    """Its compaction part, in a user message."""
+    tail: str | None
+    closing: tuple[ev.Event, ...] | None
+    """The events that close its open parts; None if the message came to an end."""
+    difference: str | None
+    """The difference between the record and its events, as JSON."""
 
 
 class MessageEvents:
     """A message as events: `items` and `late` are (UTC milliseconds, event), in part order.
 
-    The times do not decrease where one event needs another; parallel tools overlap. Once it is told
-    there is little left of it: an export may have hundreds of thousands of messages.
+    The times do not decrease where one event needs another; parallel tools overlap.
     """
-
-    __slots__ = (
-        "_content",
-        "_now",
-        "_texts",
-        "born",
-        "compaction",
-        "difference",
-        "ended",
-        "failure",
-        "id",
-        "items",
-        "late",
-        "model",
-        "open",
-        "open_parts",
-        "parent",
-        "parts",
-        "readable",
-        "reason",
-        "skipped",
-        "summary",
-        "tail",
-        "user",
-    )
 
     def __init__(self, record: Record, content: Callable[[str], Content], born: int) -> None:
         info: Record = record["info"]
@@ -58,21 +46,18 @@ class MessageEvents:
         self.failure: MessageError | None = None
         self.reason: str | None = None
         self.readable = any(
-            optional(part, "type") == "text" and (optional(part, "text") or "").strip() for part in record["parts"]
+            optional(part, "type") == "text" and string(part, "text").strip() for part in record["parts"]
         )
         """Whether it says a text that can be read."""
         self.model = model_of(info)
         self.parts: list[str] = []
         self.compaction: str | None = None
-        """Its compaction part, in a user message."""
         self.tail: str | None = None
         self.open = False
         """Whether the message has not come to an end."""
         self.open_parts: dict[str, bool] = {}
         """Its parts that have not ended; true for tools."""
         self.skipped: list[str] = []
-        self.difference: str | None = None
-        """The difference between the record and its events, as JSON."""
         self._content = content
         self._texts: dict[bytes, str] = {}
         self._now = self.born
@@ -97,28 +82,14 @@ class MessageEvents:
         self._now = max(self._now, time or 0)
         return self._now
 
-    def drop_events(self) -> None:
-        """Drop all but what later messages may ask for."""
-        self._content, self._texts = _no_more, _NO_TEXTS
-        self.items = self.late = _NO_ITEMS
-        self.skipped = _NOTHING
-        self.model = self.failure = None
-        self.open_parts = self.open_parts or _NO_PARTS
-
-    def closing(self) -> list[ev.Event]:
+    def closing(self) -> tuple[ev.Event, ...]:
         """Return the events that close its open parts."""
-        return [
+        return tuple(
             ev.ToolFailed(part, INTERRUPTED, interrupted=True) if is_tool else ev.PartEnded(part)
             for part, is_tool in self.open_parts.items()
-        ]
+        )
 
-
-_NO_TEXTS: dict[bytes, str] = {}
-_NO_PARTS: dict[str, bool] = {}
-_NO_ITEMS: list[tuple[int, ev.Event]] = []
-_NOTHING: list[str] = []
-"""Empty values that all emitted messages share."""
-
-
-def _no_more(text: str) -> Content:
-    raise AssertionError(f"a text of {len(text)} characters for a message that is told")
+    def facts(self, difference: str | None) -> MessageFacts:
+        """Return what later messages, and the end of the document, ask for."""
+        closing = self.closing() if self.open else None
+        return MessageFacts(tuple(self.parts), self.compaction, self.tail, closing, difference)

@@ -8,9 +8,9 @@ the same events.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import cast
 
 from eventlog import events as ev
+from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.importers.opencode.message_events import MessageEvents
 from eventlog.importers.opencode.parts import ASSISTANT, USER
 from eventlog.importers.opencode.values import (
@@ -34,18 +34,16 @@ def problem_of(record: object, known: Container[str]) -> str | None:
 
     `known` are the ids of the messages so far.
     """
-    if not isinstance(record, dict):
+    if not is_object(record):
         return "not an object"
-    found = cast("Record", record)
-    info = found.get("info")
-    if not isinstance(info, dict) or not isinstance(found.get("parts"), list):
+    info = record.get("info")
+    if not is_object(info) or not is_array(record.get("parts")):
         return "without info or parts"
-    message = cast("Record", info)
-    if not is_id(message.get("id")):
+    if not is_id(info.get("id")):
         return "without an id"
-    if message["id"] in known:
+    if info["id"] in known:
         return "its id was used before"
-    if string(message, "role") not in {"user", "assistant"}:
+    if string(info, "role") not in {"user", "assistant"}:
         return "of neither user nor assistant"
     return None
 
@@ -67,26 +65,25 @@ def events_of_message(record: Record, content: Callable[[str], Content], born: i
             continue
         known.add(part["id"])
         events.parts.append(part["id"])
-        rule(events, part, record["info"])
+        rule(events, part)
     if not events.user:
         _finish(events, record["info"])
     return events
 
 
 def _odd_part(part: object, known: set[str], calls: set[str]) -> str | None:
-    if not isinstance(part, dict):
+    if not is_object(part):
         return "a part that is not an object"
-    found = cast("Record", part)
-    if not is_id(found.get("id")):
+    if not is_id(part.get("id")):
         return "a part without an id"
-    if found["id"] in known:
+    if part["id"] in known:
         return "a part whose id was used before"
-    if found.get("type") == "tool":
-        if not isinstance(found.get("state"), dict) or not isinstance(found.get("callID"), str):
+    if part.get("type") == "tool":
+        if not is_object(part.get("state")) or not isinstance(part.get("callID"), str):
             return "a tool part without call or state"
-        if found["callID"] in calls:
+        if part["callID"] in calls:
             return "a tool part whose call was made before in its message"
-        calls.add(found["callID"])
+        calls.add(part["callID"])
     return None
 
 
@@ -94,7 +91,7 @@ def _user(events: MessageEvents, record: Record) -> None:
     info: Record = record["info"]
     system = info.get("system")
     synthetic = bool(record["parts"]) and all(
-        isinstance(part, dict) and cast("Record", part).get("synthetic") is True for part in record["parts"]
+        is_object(part) and part.get("synthetic") is True for part in record["parts"]
     )
     events.add(
         events.born,
@@ -121,7 +118,7 @@ def _assistant(events: MessageEvents, record: Record) -> None:
             optional(info, "parentID"),
             string(info, "agent"),
             string(info, "mode"),
-            model_of(info),
+            events.model,
             optional(info, "variant"),
             optional(path, "cwd"),
             optional(path, "root"),
@@ -145,7 +142,7 @@ def _finish(events: MessageEvents, info: Record) -> None:
         usage = usage_of(info)
         if usage.tokens != Tokens() or usage.cost:
             purpose = "summary" if events.summary else "turn"
-            events.add(end, ev.UsageRecorded(usage, events.id, None, model_of(info), purpose, failed=error is not None))
+            events.add(end, ev.UsageRecorded(usage, events.id, None, events.model, purpose, failed=error is not None))
     events.open = False
     events.ended, events.reason = end, optional(info, "finish")
     events.failure = error

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from eventlog import events as ev
+from eventlog.importers.common.json_lines import is_object
 from eventlog.importers.opencode.message_events import MessageEvents
 from eventlog.importers.opencode.values import (
     Record,
@@ -43,8 +44,7 @@ def _start(events: MessageEvents, part: Record, kind: Any, time: int | None = No
     return begun
 
 
-def _text(events: MessageEvents, part: Record, info: Record) -> None:
-    del info
+def _add_text(events: MessageEvents, part: Record) -> None:
     text = string(part, "text")
     whole = events.user
     kind = Text(
@@ -59,8 +59,7 @@ def _text(events: MessageEvents, part: Record, info: Record) -> None:
         _stream_text(events, part, _start(events, part, kind, time_of(part, "start")), text)
 
 
-def _reasoning(events: MessageEvents, part: Record, info: Record) -> None:
-    del info
+def _reasoning(events: MessageEvents, part: Record) -> None:
     begun = _start(events, part, Reasoning(), time_of(part, "start"))
     _stream_text(events, part, begun, string(part, "text"))
 
@@ -76,12 +75,11 @@ def _stream_text(events: MessageEvents, part: Record, begun: int, text: str) -> 
         events.add(max(begun, end), ev.PartEnded(part["id"], as_json(part.get("metadata"))))
 
 
-def _tool(events: MessageEvents, part: Record, info: Record) -> None:
-    del info
+def _tool(events: MessageEvents, part: Record) -> None:
     state: Record = part["state"]
     name = part["id"]
     metadata = part.get("metadata")
-    executed = isinstance(metadata, dict) and cast("Record", metadata).get("providerExecuted") is True
+    executed = is_object(metadata) and metadata.get("providerExecuted") is True
     born = _start(events, part, Tool(part["callID"], string(part, "tool"), executed, as_json(metadata)))
     events.open_parts[name] = True
     status = state.get("status")
@@ -98,8 +96,9 @@ def _tool(events: MessageEvents, part: Record, info: Record) -> None:
         if details is not None or "title" in state:
             events.add(begun, ev.ToolProgress(name, optional(state, "title"), details))
     elif status == "error":
-        output = cast("Record", state["metadata"]).get("output") if isinstance(state.get("metadata"), dict) else None
-        interrupted = isinstance(state.get("metadata"), dict) and state["metadata"].get("interrupted") is True
+        found = state.get("metadata")
+        output = optional(found, "output")
+        interrupted = is_object(found) and found.get("interrupted") is True
         events.open_parts.pop(name)
         events.add(
             ended,
@@ -107,7 +106,7 @@ def _tool(events: MessageEvents, part: Record, info: Record) -> None:
                 name,
                 events.content(string(state, "error")),
                 interrupted,
-                events.content(output) if interrupted and isinstance(output, str) else None,
+                events.content(output) if interrupted and output is not None else None,
                 details,
             ),
         )
@@ -135,12 +134,11 @@ def _attachment(events: MessageEvents, file: Any) -> Attachment:
         events.content(string(file, "url")),
         optional(file, "filename"),
         string(file, "id"),
-        source_of(cast("Record", file).get("source") if isinstance(file, dict) else None),
+        source_of(file.get("source") if is_object(file) else None),
     )
 
 
-def _file(events: MessageEvents, part: Record, info: Record) -> None:
-    del info
+def _add_file(events: MessageEvents, part: Record) -> None:
     _start(
         events,
         part,
@@ -155,8 +153,7 @@ def _file(events: MessageEvents, part: Record, info: Record) -> None:
     )
 
 
-def _subtask(events: MessageEvents, part: Record, info: Record) -> None:
-    del info
+def _subtask(events: MessageEvents, part: Record) -> None:
     kind = Subtask(
         events.content(string(part, "prompt")),
         string(part, "description"),
@@ -167,13 +164,11 @@ def _subtask(events: MessageEvents, part: Record, info: Record) -> None:
     _start(events, part, kind)
 
 
-def _mention(events: MessageEvents, part: Record, info: Record) -> None:
-    del info
+def _mention(events: MessageEvents, part: Record) -> None:
     _start(events, part, Agent(string(part, "name"), source_of(part.get("source"), "text")))
 
 
-def _compaction(events: MessageEvents, part: Record, info: Record) -> None:
-    del info
+def _compaction(events: MessageEvents, part: Record) -> None:
     overflow = part.get("overflow")
     events.compaction, events.tail = part["id"], optional(part, "tail_start_id")
     events.add(
@@ -184,13 +179,12 @@ def _compaction(events: MessageEvents, part: Record, info: Record) -> None:
     )
 
 
-def _step_start(events: MessageEvents, part: Record, info: Record) -> None:
-    del info
+def _step_start(events: MessageEvents, part: Record) -> None:
     purpose: Any = "summary" if events.summary else "turn"
     events.add(events.at(None), ev.StepStarted(events.id, part["id"], purpose, snapshot=optional(part, "snapshot")))
 
 
-def _step_finish(events: MessageEvents, part: Record, info: Record) -> None:
+def _step_finish(events: MessageEvents, part: Record) -> None:
     if not any(isinstance(event, ev.StepStarted) for _, event in events.items):
         events.skipped.append("a step-finish part without a step-start")
         events.parts.pop()
@@ -198,32 +192,29 @@ def _step_finish(events: MessageEvents, part: Record, info: Record) -> None:
     end = events.at(max(time for time, _ in events.items))
     events.add(end, ev.StepFinished(events.id, part["id"], string(part, "reason"), optional(part, "snapshot")))
     purpose = "summary" if events.summary else "turn"
-    events.add(end, ev.UsageRecorded(usage_of(part), events.id, part["id"], model_of(info), purpose))
+    events.add(end, ev.UsageRecorded(usage_of(part), events.id, part["id"], events.model, purpose))
 
 
-def _snapshot(events: MessageEvents, part: Record, info: Record) -> None:
-    del info
+def _snapshot(events: MessageEvents, part: Record) -> None:
     _start(events, part, Snapshot(string(part, "snapshot")))
 
 
-def _patch(events: MessageEvents, part: Record, info: Record) -> None:
-    del info
+def _patch(events: MessageEvents, part: Record) -> None:
     files = tuple(file for file in array(part, "files") if isinstance(file, str))
     _start(events, part, Patch(string(part, "hash"), files))
 
 
-def _retry(events: MessageEvents, part: Record, info: Record) -> None:
-    del info
+def _retry(events: MessageEvents, part: Record) -> None:
     error = error_of(part.get("error")) or MessageError("unknown")
     _start(events, part, Retry(number(part, "attempt"), error), time_of(part, "created"))
 
 
-Rule = Callable[[MessageEvents, Record, Record], None]
-"""Function that adds a part, of a message with this `info`."""
+Rule = Callable[[MessageEvents, Record], None]
+"""Function that adds a part."""
 
 _COMMON: dict[str, Rule] = {
-    "text": _text,
-    "file": _file,
+    "text": _add_text,
+    "file": _add_file,
     "subtask": _subtask,
     "agent": _mention,
     "snapshot": _snapshot,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 from eventlog.ids import MAX_ID_BYTES
-from eventlog.importers.common.json_lines import dump
+from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.values import Json, MessageError, Model, Source, Tokens, Usage
 
 __all__ = [
@@ -42,27 +41,27 @@ ERRORS = {
 _LARGEST = 1 << 63
 
 
-def string(record: Any, key: str) -> str:
+def string(record: object, key: str) -> str:
     """Return the member if it is a text, else ""."""
     return optional(record, key) or ""
 
 
-def optional(record: Any, key: str) -> str | None:
+def optional(record: object, key: str) -> str | None:
     """Return the member if it is a text, else None."""
-    value = cast("Record", record).get(key) if isinstance(record, dict) else None
+    value = record.get(key) if is_object(record) else None
     return value if isinstance(value, str) else None
 
 
 def array(record: Record, key: str) -> list[Any]:
     """Return the member if it is an array, else an empty one."""
     value = record.get(key)
-    return [*cast("Iterable[Any]", value)] if isinstance(value, list) else []
+    return value if is_array(value) else []
 
 
 def time_of(record: Record, key: str) -> int:
     """Return a time of the record in UTC milliseconds, 0 if it has none."""
     time = record.get("time")
-    value = cast("Record", time).get(key) if isinstance(time, dict) else None
+    value = time.get(key) if is_object(time) else None
     return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15 else 0
 
 
@@ -79,32 +78,28 @@ def model_of(record: Any) -> Model | None:
 
 def error_of(record: Any) -> MessageError | None:
     """Return the error that a record has."""
-    if not isinstance(record, dict):
+    if not is_object(record):
         return None
-    found = cast("Record", record)
-    name = string(found, "name")
-    data = found.get("data")
+    name, data = string(record, "name"), record.get("data")
     return MessageError(ERRORS.get(name, name), string(data, "message"), as_json(data))
 
 
 def usage_of(record: Record) -> Usage:
     """Return the tokens and the cost of a step or message."""
-    tokens = record.get("tokens")
-    cost = record.get("cost")
+    tokens, cost = record.get("tokens"), record.get("cost")
     is_price = isinstance(cost, (int, float)) and not isinstance(cost, bool) and abs(cost) < _LARGEST
     price = Decimal(str(cost)) if is_price else None
-    if not isinstance(tokens, dict):
+    if not is_object(tokens):
         return Usage(Tokens(), price)
-    found = cast("Record", tokens)
-    cache = found.get("cache")
+    cache = tokens.get("cache")
     return Usage(
         Tokens(
-            number(found, "input"),
-            number(found, "output"),
-            number(found, "reasoning"),
+            number(tokens, "input"),
+            number(tokens, "output"),
+            number(tokens, "reasoning"),
             number(cache, "read"),
             number(cache, "write"),
-            whole(found.get("total")),
+            whole(tokens.get("total")),
         ),
         price,
     )
@@ -112,7 +107,7 @@ def usage_of(record: Record) -> Usage:
 
 def number(record: Any, key: str) -> int:
     """Return the member if it is a whole number, else 0."""
-    return (whole(cast("Record", record).get(key)) if isinstance(record, dict) else None) or 0
+    return (whole(record.get(key)) if is_object(record) else None) or 0
 
 
 def whole(value: Any) -> int | None:
@@ -122,22 +117,21 @@ def whole(value: Any) -> int | None:
 
 def source_of(record: Any, kind: str = "") -> Source | None:
     """Return where a file or a mention comes from."""
-    if not isinstance(record, dict):
+    if not is_object(record):
         return None
-    found = cast("Record", record)
-    text = cast("Record", found.get("text")) if isinstance(found.get("text"), dict) else found
-    span = found.get("range")
-    name: Any = kind or string(found, "type")
+    inner, span = record.get("text"), record.get("range")
+    text = inner if is_object(inner) else record
+    name: Any = kind or string(record, "type")
     return Source(
         name if name in {"file", "symbol", "resource", "text"} else "text",
-        string(found, "path") or string(found, "uri"),
+        string(record, "path") or string(record, "uri"),
         number(text, "start") if "start" in text else None,
         number(text, "end") if "end" in text else None,
         string(text, "value"),
-        string(found, "name"),
-        _range(cast("Record", span)) if isinstance(span, dict) else None,
-        string(found, "clientName"),
-        whole(found.get("kind")),
+        string(record, "name"),
+        _range(span) if is_object(span) else None,
+        string(record, "clientName"),
+        whole(record.get("kind")),
     )
 
 

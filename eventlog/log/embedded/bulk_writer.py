@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from eventlog.log.contract import Commit, Head
-    from eventlog.log.rules import RequestResult
+    from eventlog.log.acceptance import RequestResult
+    from eventlog.log.commit import Commit, Head
 
 __all__ = ["BulkWriter"]
 

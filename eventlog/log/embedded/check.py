@@ -14,7 +14,7 @@ from eventlog.log.merkle_check import first_mismatch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from eventlog.log.contract import Commit, Head
+    from eventlog.log.commit import Commit, Head
     from eventlog.log.embedded.journal.journal import Journal
     from eventlog.log.embedded.lookup import Lookup
     from eventlog.log.embedded.segments.layout import HeadRow

@@ -29,20 +29,21 @@ from eventlog.errors import (
     ForkedProcessError,
     ReadOnlyError,
 )
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket
+from eventlog.log.acceptance import LeaseChange
+from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
+from eventlog.log.contract import Log, Place
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.registry import REGISTRY
 from eventlog.log.embedded.salvage.probe import probe
 from eventlog.log.embedded.swap import DERIVED
-from eventlog.log.rules import LeaseChange
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from eventlog.log.acceptance import RequestResult
     from eventlog.log.embedded.partition import Partition
-    from eventlog.log.rules import RequestResult
 
 __all__ = ["EmbeddedLog", "open_log"]
 

@@ -54,9 +54,9 @@ from eventlog.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from eventlog.log.contract import Append
+from eventlog.log.acceptance import LeaseChange
+from eventlog.log.commit import Append
 from eventlog.log.embedded.batch import AnyTicket, Batch
-from eventlog.log.rules import LeaseChange
 from eventlog.log.ticket import wake
 from eventlog.log.worker import Worker
 

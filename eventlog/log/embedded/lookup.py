@@ -11,18 +11,19 @@ from heapq import merge
 from typing import TYPE_CHECKING
 
 from eventlog.errors import DamagedError
-from eventlog.log.lists import place_of
+from eventlog.log.contract import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from eventlog.log.contract import Commit, Head, Place
+    from eventlog.log.acceptance import RequestResult
+    from eventlog.log.commit import Commit, Head
+    from eventlog.log.contract import Place
     from eventlog.log.embedded.memtable import Memtable
     from eventlog.log.embedded.part_lists import Row
     from eventlog.log.embedded.segments.segments import Segments
     from eventlog.log.lists import ListsOf
-    from eventlog.log.rules import RequestResult
 
 __all__ = ["Lookup"]
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog.errors import DamagedError
-from eventlog.log.contract import Commit, Head
+from eventlog.log.acceptance import RequestResult, head_after
+from eventlog.log.commit import Commit, Head
 from eventlog.log.embedded.journal.frames import CommitRecord, Record
 from eventlog.log.embedded.part_lists import PartLists
 from eventlog.log.merkle import leaf_data, leaf_hash
-from eventlog.log.rules import RequestResult, head_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -9,12 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, TypeAlias
 
-from eventlog.log.lists import place_of
+from eventlog.log.contract import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from eventlog.log.contract import Commit, Head, Place
+    from eventlog.log.commit import Commit, Head
+    from eventlog.log.contract import Place
     from eventlog.log.lists import ListsOf
 
 __all__ = ["PartLists", "Row"]

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from eventlog.log.contract import Head, Place
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import Place
     from eventlog.log.embedded.options import Options
     from eventlog.log.lists import ListsOf
 

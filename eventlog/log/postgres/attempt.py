@@ -22,7 +22,8 @@ from psycopg import Error, RawCursor
 from psycopg.errors import UniqueViolation
 
 from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
-from eventlog.log.contract import Append, Committed
+from eventlog.log.acceptance import RequestResult
+from eventlog.log.commit import Append, Committed
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.postgres.batch import AnyTicket, Batch
 from eventlog.log.postgres.clock import ServerClock
@@ -30,7 +31,6 @@ from eventlog.log.postgres.faults import is_passing, may_have_committed, typed
 from eventlog.log.postgres.rows import Known
 from eventlog.log.postgres.seen import RESTORED
 from eventlog.log.postgres.statements import APPEND, APPEND_WITH_BODIES, BARRIER, FIND
-from eventlog.log.rules import RequestResult
 from eventlog.log.ticket import wake
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from threading import local
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Head, HeadReader
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import HeadReader
 
 __all__ = ["OnceRead", "RecalledHeads"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog import compression
 from eventlog.errors import DamagedError
-from eventlog.log.contract import Commit, Head, LeaseState
+from eventlog.log.commit import Commit, Head, LeaseState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -171,7 +171,7 @@ def read_settings(connection: Connection) -> Settings | None:
     if version < len(STEPS):
         raise TooOldError(
             f"the tables are of version {version}, this program needs {len(STEPS)}: call"
-            " eventlog.log.postgres.engine.upgrade once, as the owner of the tables"
+            " eventlog.log.postgres.opening.upgrade once, as the owner of the tables"
         )
     if UNFINISHED in found:
         raise UnfinishedError("the schema of this address", "a restore was being written")

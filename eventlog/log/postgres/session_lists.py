@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, LiteralString
 
+from eventlog.log.contract import partition_of
 from eventlog.log.lists import newest_of, require_lists
 from eventlog.log.postgres.rows import HEAD, head_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from eventlog.log.contract import Head, Place
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import Place
     from eventlog.log.lists import ListsOf
     from eventlog.log.postgres.connections import Connections
     from eventlog.log.postgres.rows import Known
@@ -73,15 +73,11 @@ class SessionLists:
         lists_of: ListsOf | None,
         *,
         partitions: int,
-        partition_of: Callable[[str], int],
-        place_of: Callable[[Head], Place],
         read_only: bool,
     ) -> None:
         self._connections = connections
         self._lists_of = lists_of
         self._partitions = partitions
-        self._partition_of = partition_of
-        self._place_of = place_of
         self._read_only = read_only
 
     def newest(self, lists: Sequence[bytes], before: Place | None, limit: int) -> list[Head]:
@@ -109,11 +105,11 @@ class SessionLists:
                 break
             every = written < _AT_ONCE // 2  # another reader writes them, or they change: then all are read as they are
         heads = {head.session: head for *row, _ in rows for head in (head_from(row).head,)}
-        return newest_of(heads.values(), lists_of, lists, before, limit, place_of=self._place_of)
+        return newest_of(heads.values(), lists_of, lists, before, limit, partitions=self._partitions)
 
     def _write(self, moved: Sequence[Known], lists_of: ListsOf) -> int:
         """Write the rows of some heads, unless they have changed since; return of how many."""
-        places = [(self._partition_of(known.head.session), known.head.session.encode()) for known in moved]
+        places = [(partition_of(known.head.session, self._partitions), known.head.session.encode()) for known in moved]
         named = [
             (*place, name) for place, known in zip(places, moved, strict=True) for name in lists_of(known.head.entry)
         ]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from eventlog.compression import compressed_body
-from eventlog.log.contract import Commit, Head
+from eventlog.log.acceptance import RequestResult
+from eventlog.log.commit import Commit, Head
 from eventlog.log.postgres.batch import CHUNK, body_partition
 from eventlog.log.postgres.rows import new_revision, packed
 from eventlog.log.postgres.schema import require_filling
-from eventlog.log.rules import RequestResult
 
 if TYPE_CHECKING:
     from eventlog.log.postgres.connections import LogConnection

@@ -69,7 +69,7 @@ def _bytes(text: str | None) -> int | None:
         return None
     matched = re.fullmatch(r"(\d{1,15})([kmg]?)b?", text.lower())
     if matched is None:
-        from eventlog.errors import brief
+        from eventlog.errors.base import brief
 
         raise UsageFault(f"--size {brief(text)} is no size; give a number, and K, M or G, as in 500M")
     return int(matched[1]) * _FACTORS[matched[2]]

@@ -111,7 +111,7 @@ def _range(option: str, text: str, *, alone: int) -> tuple[int, int]:
     """Return the two numbers of `A-B`; for `A` alone, A and A + `alone`."""
     matched = RANGE.fullmatch(text.strip())
     if matched is None:
-        from eventlog.errors import brief
+        from eventlog.errors.base import brief
 
         raise UsageFault(f"{option} {brief(text)} is no range; give two numbers, as in {option} 10-20")
     first = int(matched[1])

@@ -93,7 +93,7 @@ def _options(preset: str, capabilities: str | None) -> RenderOptions:
         named = [word.strip() for word in capabilities.split(",") if word.strip()]
         unknown = [word for word in named if word not in ALL_CAPABILITIES]
         if unknown:
-            from eventlog.errors import brief
+            from eventlog.errors.base import brief
 
             raise UsageFault(f"--capabilities knows no {brief(unknown[0])}; there are {','.join(ALL_CAPABILITIES)}")
         options = replace(options, capabilities=cast("tuple[Capability, ...]", tuple(named)))

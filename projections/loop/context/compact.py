@@ -22,8 +22,8 @@ from eventlog.errors import (
     RequestTooLargeError,
     SummarizerError,
     SummarizerRefusedError,
-    giving_way_to,
 )
+from eventlog.errors.base import giving_way_to
 from eventlog.session.inputs import stored_kind
 from eventlog.values import MessageError, Model, PartKind, Text, Usage
 from projections.loop.decision.loop_state import NOTHING

@@ -16,8 +16,7 @@ from eventlog.session.outcome import provider_error
 from eventlog.session.reply import Reply
 from eventlog.streams.answer import API
 from eventlog.validation import require, require_function
-from eventlog.values import MessageError
-from projections.loop.context.refused_request import refusal
+from projections.loop.context.refused_request import end_reply
 from projections.loop.streaming.backoff import Backoff, is_transient, seconds_asked
 
 if TYPE_CHECKING:
@@ -102,10 +101,8 @@ class Attempts:
 
 def fail(reply: Reply, error: Exception) -> None:
     """End a reply whose answer cannot be read, or is an error; that of another error stays open."""
-    if isinstance(error, UnknownStreamError):
-        reply.abort(MessageError("unknown-stream", str(error)))
-    elif isinstance(error, StreamError):
-        reply.abort(refusal(error))
+    if isinstance(error, StreamError | UnknownStreamError):
+        end_reply(reply, error)
 
 
 def raise_if_garbled(error: Exception) -> None:

@@ -13,14 +13,17 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, get_args
 
-from eventlog.errors import CallError, NotFoundError, RefusedError, giving_way_to
+from eventlog.errors import CallError, NotFoundError, RefusedError
+from eventlog.errors.base import giving_way_to
 from eventlog.session.inputs import model_of
 from eventlog.session.lease import Lease
+from eventlog.session.subsessions import stop_subsessions
 from eventlog.session.tool_call import ToolCall
 from eventlog.validation import each, json_value, require, require_call, require_function, require_or_none
 from eventlog.values import Content, Json, Limits, Model
 from projections.conversation.parts import ToolPart
 from projections.loop.context.compact import Compaction, CompactionResult
+from projections.loop.context.refused_request import end_reply
 from projections.loop.context.running_task import SWITCHED_OFF, RunningTask, begin_task
 from projections.loop.context.window_state import ModelRequest, WindowState
 from projections.loop.decision.loop_state import newest_change
@@ -151,7 +154,7 @@ class ContextWindow:
             try:
                 if self.state.open_reply is not None:
                     blocked = self._step.error() if isinstance(self._step, Blocked) else None
-                    self.state.open_reply.close(error or blocked)
+                    end_reply(self.state.open_reply, error or blocked)
                 self.state.save_counts()
             finally:
                 self.state.open_reply = None
@@ -234,7 +237,7 @@ class ContextWindow:
             variant=asked.variant,
             view=request,
         )
-        self.session.store.registry.stop_subsessions(self.session, "its call does not go on")
+        stop_subsessions(self.session.store.registry, self.session.executor, "its call does not go on")
         reply.begin()
         state.open_reply = reply
         reply.step(

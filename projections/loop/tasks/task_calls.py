@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from eventlog.errors import CallError, LeaseHeldError, NotFoundError, StopError, brief
+from eventlog.errors import CallError, LeaseHeldError, NotFoundError, StopError
+from eventlog.errors.base import brief
 from eventlog.session.outcome import is_disconnect
 from eventlog.session.subsessions import subsession_in
 from eventlog.validation import json_value, require, require_or_none

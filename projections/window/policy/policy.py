@@ -15,7 +15,8 @@ from typing import Literal
 
 import msgspec
 
-from eventlog.errors import CallError, NotFoundError, brief, cut
+from eventlog.errors import CallError, NotFoundError
+from eventlog.errors.base import brief, cut
 from eventlog.models.catalogue import Rates
 from eventlog.validation import require
 

@@ -11,7 +11,8 @@ from typing import Literal, cast
 
 import msgspec
 
-from eventlog.errors import CallError, NotFoundError, brief
+from eventlog.errors import CallError, NotFoundError
+from eventlog.errors.base import brief
 from eventlog.session.session import Session
 from eventlog.validation import require, require_or_none
 from projections.tokens.streaming import utf8_length

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, TypeAlias, cast
 
-from eventlog.errors import CallError, brief
+from eventlog.errors import CallError
+from eventlog.errors.base import brief
 from eventlog.values import Json
 
 __all__ = ["ToolForm", "function_of", "schema_of", "schemas_in"]

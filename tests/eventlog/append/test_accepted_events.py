@@ -22,7 +22,7 @@ from eventlog.errors import (
     StopError,
 )
 from eventlog.history import checkpoint_store
-from eventlog.log.contract import LeaseState
+from eventlog.log.commit import LeaseState
 from eventlog.session.session import Session
 from eventlog.session.text_stream import LONG_DELTA
 from eventlog.state.loader import STATE

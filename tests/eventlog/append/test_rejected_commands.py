@@ -12,7 +12,7 @@ from eventlog.aio import AsyncSession
 from eventlog.append.pipeline import Pipeline
 from eventlog.codec.bodies import INLINE
 from eventlog.errors import BusyError, ConflictError, FencedError, LimitError, UnknownOutcomeError
-from eventlog.log.contract import LeaseState
+from eventlog.log.commit import LeaseState
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.faulty_log import FaultyLog, together
@@ -330,7 +330,7 @@ def test_a_conflict_that_never_ends_is_no_commit(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 4: a caller who is always too late hears of a conflict; nothing is written."""
-    monkeypatch.setattr("eventlog.append.contention.PATIENCE", 0.05)
+    monkeypatch.setattr("eventlog.append.backoff.PATIENCE", 0.05)
     log.fail, log.error = 1_000, ConflictError("s", 1, 2)
     with pytest.raises(ConflictError):
         together(session, lambda: session.user("a", id="a"))
@@ -407,7 +407,7 @@ def test_a_flush_that_is_always_too_late_ends(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flush that always meets another writer raises so; what waits goes in later."""
-    monkeypatch.setattr("eventlog.append.contention.PATIENCE", 0.05)
+    monkeypatch.setattr("eventlog.append.backoff.PATIENCE", 0.05)
     with session.executor.collecting():
         session.user("a", id="a")
     log.fail, log.error = 1_000, ConflictError("s", 1, 2)

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventlog import events as ev
-from eventlog.codec.batch import Item, decode, encode, pack, unpack, validate
+from eventlog.codec.batch import Item, decode, decode_value, encode, encode_value, validate
 from eventlog.codec.decoded import events_of, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import CallError, DamagedError, DataError, TooNewError, UnknownEventError
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.values import Origin, Tokens, Usage
 from tests.growth.measuring import least
 from tests.support.event_strategies import KINDS, events, items, texts
@@ -256,12 +256,12 @@ def test_an_older_schema_is_read_as_the_current_one() -> None:
 def test_a_packed_value_keeps_every_text(title: str, scope: str) -> None:
     """Catalog entries keep lone surrogates exactly, and no text is mistaken for an escape."""
     origin = Origin(title, scope)
-    assert unpack(pack(origin), Origin) == origin
-    assert (pack(origin) == pack(Origin(scope, title))) == (title == scope)
+    assert decode_value(encode_value(origin), Origin) == origin
+    assert (encode_value(origin) == encode_value(Origin(scope, title))) == (title == scope)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x92\xa1", b"\x01"])
 def test_a_packed_value_that_cannot_be_read_is_damage(data: bytes) -> None:
     """Promise 12: a catalog entry that cannot be read is a typed error."""
     with pytest.raises(DamagedError):
-        unpack(data, Origin)
+        decode_value(data, Origin)

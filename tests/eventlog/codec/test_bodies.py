@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.codec.bodies import INLINE, SMALL, to_content, unpack
+from eventlog.codec.bodies import INLINE, SMALL, body_text, to_content
 from eventlog.compression import compressed_body, plain_body
 from eventlog.values import Body
 
@@ -43,7 +43,7 @@ def test_every_packed_form_is_the_same_text(text: str) -> None:
     assert (body.digest, body.size, body.characters) == (sha256(data).digest(), len(data), len(text))
     tight = compressed_body(packed)
     for form in (packed, tight, compressed_body(tight), plain_body(body.digest, tight, 1 << 20)):
-        assert unpack(body, form) == text
+        assert body_text(body, form) == text
     assert len(tight) <= len(packed)
 
 

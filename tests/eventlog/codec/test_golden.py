@@ -8,7 +8,7 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded, events_of
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.values import Model, Origin, Text
 from tests.support.event_strategies import KINDS
 from tests.support.golden_events import DIGESTS, EVENTS, EVENTS_OF_2, EVENTS_OF_3, GOLDEN, RUN, TIME, batches

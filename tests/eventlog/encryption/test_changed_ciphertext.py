@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import eventlog
 from eventlog import Store
 from eventlog import open_log as open_log_module
-from eventlog.codec.batch import encode, pack
+from eventlog.codec.batch import encode, encode_value
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.payload import (
     FOREIGN,
@@ -26,7 +26,7 @@ from eventlog.encryption.key_ring import KeyRing, keys_from
 from eventlog.encryption.log import EncryptedLog
 from eventlog.errors import DamagedError, DataError, KeyMissingError, TooNewError
 from eventlog.history.catalog import CatalogEntry, entry_of
-from eventlog.log.contract import Append, Commit, Head
+from eventlog.log.commit import Append, Commit, Head
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.memory import MemoryLog
 from projections.verify.verify import verify
@@ -56,7 +56,10 @@ def place() -> Iterator[Place]:
     log = open_log_module.open_log("memory:", keys=service)
     assert isinstance(log, EncryptedLog)
     assert isinstance(log.engine, MemoryLog)
-    entry, fork = pack(CatalogEntry(title=SECRET)), pack(CatalogEntry(title=SECRET, fork_of="a", forked_at=1))
+    entry, fork = (
+        encode_value(CatalogEntry(title=SECRET)),
+        encode_value(CatalogEntry(title=SECRET, fork_of="a", forked_at=1)),
+    )
     for session, said, base in (("a", entry, 0), ("f", fork, 1), ("b", entry, 0)):
         given = Append(
             session=session, payload=PLAIN, count=1, time=5, entry=said, creates_at=base, bodies=[(BODY, PLAIN)]
@@ -164,7 +167,7 @@ def test_parts_of_an_envelope_cannot_be_exchanged(place: Place) -> None:
     entry = decode_encrypted_value(head.entry)
     with pytest.raises(DamagedError):
         place.log._decrypt_head(
-            replace(head, entry=encode_encrypted(replace(entry, clear=pack(CatalogEntry(fork_of="b")))))
+            replace(head, entry=encode_encrypted(replace(entry, clear=encode_value(CatalogEntry(fork_of="b")))))
         )
 
 
@@ -186,9 +189,9 @@ def test_plain_content_is_not_taken_in_an_encrypted_log(place: Place) -> None:
     head = place.engine._heads["a"]
     encrypted = decode_encrypted_value(head.entry)
     for entry in (
-        pack(CatalogEntry(title="x")),
+        encode_value(CatalogEntry(title="x")),
         FOREIGN + b"x",
-        encode_encrypted(replace(encrypted, clear=pack(CatalogEntry(title="x")), data=b"")),
+        encode_encrypted(replace(encrypted, clear=encode_value(CatalogEntry(title="x")), data=b"")),
     ):
         with pytest.raises(DamagedError, match="session a"):
             place.log._decrypt_head(replace(head, entry=entry))

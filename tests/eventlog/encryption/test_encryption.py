@@ -21,7 +21,7 @@ from eventlog.encryption.family import Family
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.encryption.log import EncryptedLog
 from eventlog.errors import ErasedError, EventlogError, KeyMissingError, KeyProviderError, KeysError, NotFoundError
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import EmbeddedLog
 from eventlog.log.memory import MemoryLog
 from eventlog.store import Store

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from eventlog.codec.batch import unpack
-from eventlog.codec.bodies import unpack as body_text
+from eventlog.codec.batch import decode_value
+from eventlog.codec.bodies import body_text
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.payload import decode_encrypted_payload, decode_encrypted_value, is_encrypted, is_foreign
 from eventlog.encryption.envelope import decrypt_commit, decrypt_head
@@ -17,7 +17,7 @@ from eventlog.encryption.family import Family
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.errors import DamagedError, KeyMissingError, TooNewError
 from eventlog.history.catalog import CatalogEntry, entry_of
-from eventlog.log.contract import Commit, Head
+from eventlog.log.commit import Commit, Head
 from eventlog.values import Body
 
 GOLDEN: dict[str, Any] = {
@@ -85,7 +85,7 @@ def test_what_is_in_clear_is_read_without_a_key() -> None:
     assert encrypted.names == (GOLDEN["body_name"],)
     head = Head("s", 6, 2, 4, 6, 6, 1, GOLDEN["card"])
     assert entry_of(head) == CatalogEntry(parent="above", fork_of="parent", forked_at=4)
-    assert unpack(GOLDEN["plain_card"], CatalogEntry).parent == "above"
+    assert decode_value(GOLDEN["plain_card"], CatalogEntry).parent == "above"
     assert decrypt_head(head, KeyRing(None)) == head
     assert decrypt_commit(stored(), KeyRing(None)) == stored()
     with pytest.raises(KeyMissingError, match="session s, version 5"):

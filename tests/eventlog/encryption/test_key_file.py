@@ -18,7 +18,7 @@ from eventlog.encryption.envelope import decrypt_commit, decrypt_head
 from eventlog.encryption.key_file import KeyFile
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.errors import DamagedError, EventlogError, KeysError, StorageError, TooNewError
-from eventlog.log.contract import Commit, Head
+from eventlog.log.commit import Commit, Head
 from tests.support.sample_sessions import run_together
 
 A, B = "0123456789abcdef" * 2, "fedcba9876543210" * 2

@@ -20,7 +20,7 @@ from eventlog.codec.payload import FOREIGN, decode_encrypted_value
 from eventlog.encryption.log import EncryptedLog
 from eventlog.errors import ErasedError, KeyMissingError, KeyProviderError, KeysError, StorageError
 from eventlog.importers import import_file
-from eventlog.log.contract import Append, Ticket
+from eventlog.log.commit import Append, Ticket
 from eventlog.log.embedded import directory
 from eventlog.log.embedded.directory import encryption_of
 from eventlog.recorder import LogFactory

@@ -17,7 +17,7 @@ import eventlog
 from eventlog.errors import ClosedError, DamagedError
 from eventlog.following import follower as follower_module
 from eventlog.following.follower import Watch
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.log.embedded.mark_watch import MarkWatch
 from eventlog.store import Store
 from tests.support.engines import ENGINES, Engine

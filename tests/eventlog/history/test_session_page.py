@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 import eventlog
-from eventlog.codec.batch import pack
+from eventlog.codec.batch import encode_value
 from eventlog.codec.payload import ENCRYPTED as ENCRYPTED_MARK
 from eventlog.codec.payload import FOREIGN
 from eventlog.encryption.key_ring import KeyRing
@@ -23,7 +23,9 @@ from eventlog.errors import CallError, CursorError
 from eventlog.history import session_page
 from eventlog.history.catalog import CatalogEntry
 from eventlog.history.session_lists import forks_list, lists_named, lists_of, subsessions_list
-from eventlog.store import Store, open_store, repair, restore
+from eventlog.maintenance.backup import restore
+from eventlog.maintenance.repair import repair
+from eventlog.store import Store, open_store
 from eventlog.values import Text
 from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
@@ -372,11 +374,11 @@ def test_encrypted_entries_of_an_earlier_program(tmp_path: Path, monkeypatch: py
 def test_what_is_in_no_list() -> None:
     """Foreign, erased and unreadable sessions are in no list of a scope; any other is in two."""
     assert lists_of(FOREIGN + b"x") == lists_of(b"\xff") == lists_of(ENCRYPTED_MARK + b"x") == ()
-    assert lists_of(pack(CatalogEntry(erased=True, parent="p"))) == ()
-    assert lists_of(pack(CatalogEntry(erased=True, fork_of="p"))) == (forks_list("p"),)
-    assert len(set(lists_of(pack(CatalogEntry())))) == len(set(lists_of(b""))) == 2
+    assert lists_of(encode_value(CatalogEntry(erased=True, parent="p"))) == ()
+    assert lists_of(encode_value(CatalogEntry(erased=True, fork_of="p"))) == (forks_list("p"),)
+    assert len(set(lists_of(encode_value(CatalogEntry())))) == len(set(lists_of(b""))) == 2
     for scope in ("", "a", "\udc80"):
-        entry = pack(CatalogEntry(scope=scope, archived=True, parent="p", fork_of="f"))
+        entry = encode_value(CatalogEntry(scope=scope, archived=True, parent="p", fork_of="f"))
         own = set(lists_of(entry)) - {forks_list("f"), subsessions_list("p")}
         assert len(own) == len(lists_of(entry)) - 2 == 2
         assert own < {*lists_named(None, None, None), *lists_named(scope, None, None)}

@@ -15,7 +15,7 @@ import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.importers import Report, import_file
-from eventlog.importers.common.conversation import COVERS_NOTHING
+from eventlog.importers.common.conversation_parts import COVERS_NOTHING
 from eventlog.importers.common.remainder import emit
 from eventlog.values import File, Limits, Model, Reasoning, Text, Todo, Tool
 from projections import ModelView

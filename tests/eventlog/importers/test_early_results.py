@@ -1,4 +1,4 @@
-"""Calls and results in any order: every result in a file is shown, in old stores too."""
+"""Calls and results in any order: every result in a file is shown."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from tests.support.shared import shared_path
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "imports"
 EARLY = GOLDEN / "claude-early-results.jsonl"
 """Results before their calls, late, twice, without a call; too many open calls; a branch."""
-OLD = GOLDEN / "claude-early-results.old.events.jsonl"
-"""Sessions that an older program made of it, which dropped such results (commit 4d4b0bc)."""
 SHOWN = {
     "t1": "early and large: " + "x" * 2000,
     "t3": "ok",
@@ -89,42 +87,16 @@ def test_a_file_with_early_results_may_grow_line_by_line(store: Store, tmp_path:
         assert listed(alone) == listed(store)
 
 
-def test_importing_again_mends_what_an_older_program_imported(store: Store) -> None:
-    """Importing again adds the results that an older import left out, and no session."""
-    import_file(store, OLD)
-    before = dict(listed(store))
-    assert results(store, "early")["t1"] == INTERRUPTED
-    assert INTERRUPTED in results(store, "early:e1").values()
-    report = import_file(store, EARLY)
-    assert report.sessions == ["early", "early:e1"]
-    after = dict(listed(store))
-    assert after.keys() == before.keys()
-    assert report.events == sum(after[name] - before[name] for name in after) > 0
-    assert views(store, report) == fresh(EARLY)
-    assert results(store, "early") == {**SHOWN, "never": INTERRUPTED}
-    records = [json.loads(line) for line in EARLY.read_text().splitlines()]
-    assert [source.record for source in emit([store.session("early")], store.text)] == records
-    assert import_file(store, EARLY).events == 0
-    assert dict(listed(store)) == after
-
-
-@pytest.mark.parametrize("first", ["the file", "the grown file"])
-def test_a_mended_session_grows(store: Store, tmp_path: Path, first: str) -> None:
-    """A grown file mends and appends in one import, and a new branch forks at the right place."""
+def test_a_file_with_early_results_branches(store: Store, tmp_path: Path) -> None:
+    """A record behind any message of an imported file begins a branch at the right place."""
     last = json.loads(EARLY.read_text().splitlines()[-1])
-    more = [
-        {**last, "uuid": "u6", "parentUuid": "u5", "message": {"role": "user", "content": "More"}},
-        {**last, "uuid": "u7", "parentUuid": "a4", "message": {"role": "user", "content": "From the list on"}},
-        {**last, "uuid": "u8", "parentUuid": "f1", "message": {"role": "user", "content": "From the branch on"}},
-    ]
-    import_file(store, OLD)
-    if first == "the file":
-        import_file(store, EARLY)
+    import_file(store, EARLY)
     path = tmp_path / "grown.jsonl"
     path.write_bytes(EARLY.read_bytes())
-    for record in more:
+    for name, parent in (("u6", "u5"), ("u7", "a4"), ("u8", "f1")):
+        message = {"role": "user", "content": f"From {parent} on"}
         with path.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(json.dumps({**last, "uuid": name, "parentUuid": parent, "message": message}) + "\n")
         report = import_file(store, path)
         assert report.sessions[0] == "early"
         assert views(store, report) == fresh(path)
@@ -132,16 +104,17 @@ def test_a_mended_session_grows(store: Store, tmp_path: Path, first: str) -> Non
 
 
 def test_a_changed_file_with_early_results_becomes_a_fork(store: Store, tmp_path: Path) -> None:
-    """Where an old import and its file differ, a fork has the file's side with all results."""
+    """Where a stored session and its file differ, a fork has the file's side with all results."""
     lines = EARLY.read_text().splitlines(keepends=True)
-    changed = [line.replace("Done.", "Not done.") for line in lines]
     path = tmp_path / "changed.jsonl"
-    path.write_text("".join(changed))
-    import_file(store, OLD)
+    path.write_text("".join(line.replace("Done.", "Not done.") for line in lines))
+    import_file(store, EARLY)
+    before = store.info("early")
     report = import_file(store, path)
     assert report.sessions[0] == "early~2"
     assert views(store, report)[0] == fresh(path)[0]
     assert import_file(store, path).events == 0
+    assert store.info("early") == before
 
 
 def test_what_follows_an_early_result_follows_its_call(store: Store, tmp_path: Path) -> None:
@@ -190,10 +163,14 @@ def test_results_that_wait_for_a_call_are_bounded(
         block = {"type": "tool_result", "tool_use_id": f"x{number}", "content": "output"}
         message = {"role": "user", "content": [block]}
         lines.append(json.dumps({**told, "uuid": f"x{number}", "message": message}))
+    calls: list[Any] = [{"type": "tool_use", "id": name, "name": "Bash", "input": {}} for name in ("x0", "x9")]
+    message = {"role": "assistant", "id": "late", "content": calls}
+    lines.append(json.dumps({**told, "type": "assistant", "uuid": "late", "message": message}))
     path = tmp_path / "orphans.jsonl"
     path.write_text("\n".join(lines) + "\n")
     report = import_file(store, path)
-    assert [found.line for found in report.skipped] == list(range(2, 12))
+    assert [found.line for found in report.skipped] == list(range(2, 11))
+    assert results(store, report.sessions[0]) == {"x0": INTERRUPTED, "x9": "output"}
 
 
 CODEX: list[Any] = [

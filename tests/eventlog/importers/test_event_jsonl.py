@@ -21,7 +21,6 @@ from eventlog.importers import Report, detect, import_file
 from eventlog.importers.common.json_lines import parse
 from eventlog.importers.event_jsonl.format import line_of
 from eventlog.importers.event_jsonl.reader import EventJsonl
-from eventlog.importers.opencode.importer import events_of_export
 from projections.exports.jsonl import jsonl_lines
 from projections.transcript.transcript import Transcript
 from projections.view.model_view import ModelView
@@ -30,6 +29,7 @@ from tests.support.event_strategies import events
 from tests.support.export_sessions import Record, canonical, jsonl, put, read, stored, talk
 from tests.support.history_strategies import histories
 from tests.support.import_counts import recorded
+from tests.support.opencode_exports import events_of_export
 from tests.support.parity import scenarios
 from tests.support.shared import shared_path
 from tests.support.spans import Timed

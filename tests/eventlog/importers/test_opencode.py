@@ -19,12 +19,14 @@ from eventlog.importers import detect, import_file
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_document import DamagedDocumentError, Document
 from eventlog.importers.common.json_patch import difference, patch
-from eventlog.importers.opencode.importer import OpenCodeImporter, events_of_export, restore
+from eventlog.importers.opencode.emit import export_of
+from eventlog.importers.opencode.importer import OpenCodeImporter
 from eventlog.values import File, Model, Source, Tool
 from projections.replay.loop import replay
 from projections.view.assembly import Assembly
 from projections.view.model_view import ModelView, ModelViewProjection
 from projections.view.options import OPENCODE_1_18
+from tests.support.opencode_exports import events_of_export
 from tests.support.parity import Scenario, scenarios
 from tests.support.spans import Recording, Timed
 
@@ -95,7 +97,7 @@ def back(data: dict[str, Any]) -> Any:
     """An export after import, encoding, decoding and restoring."""
     recording = Recording.of(events_of_export(data))
     events = [(found.time, found.event) for span in recording.spans() for found in span.events()]
-    return restore(events, recording.text)
+    return export_of(events, recording.text)
 
 
 # -- recorded exports --------------------------------------------------------------------------
@@ -174,7 +176,7 @@ def test_growing_exports_are_one_session(scenario: Scenario) -> None:
             if scenario.name not in REWRITTEN:
                 assert report.sessions == [data["info"]["id"]]
                 events = [(found.time, found.event) for found in session.events()]
-                assert restore(events, store.text) == data
+                assert export_of(events, store.text) == data
             fresh = ModelView.of(session, preset="opencode-1.18")
             alone = Recording.of(events_of_export(data))
             state, _ = replay(ModelViewProjection(), alone)
@@ -414,9 +416,9 @@ def test_restoring_from_other_events_is_a_typed_error() -> None:
     recording = Recording.of(batch)
     items = [item for item in batch.items if not isinstance(item[1], ev.PartStarted)]
     with pytest.raises(DamagedError):
-        restore(items, recording.text)
+        export_of(items, recording.text)
     with pytest.raises(DamagedError):
-        restore([], recording.text)
+        export_of([], recording.text)
 
 
 # -- the parts of it ---------------------------------------------------------------------------

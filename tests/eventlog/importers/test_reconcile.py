@@ -60,10 +60,15 @@ def talk(*texts: str) -> list[dict[str, Any]]:
     return [record(number, text) for number, text in enumerate(texts, start=1)]
 
 
+def effective(store: Store, session: str) -> list[ev.Event]:
+    """Return the events of a session's effective history, but not where it began or was forked."""
+    events = [found.event for span in store.session(session).history() for found in span.events()]
+    return [event for event in events if not isinstance(event, (ev.SessionStarted, ev.SessionForked, ev.RolledBack))]
+
+
 def said(store: Store, session: str) -> list[str]:
     """Return the texts of a session's effective history."""
-    events = [found.event for span in store.session(session).history() for found in span.events()]
-    kinds = [event.kind for event in events if isinstance(event, ev.PartStarted)]
+    kinds = [event.kind for event in effective(store, session) if isinstance(event, ev.PartStarted)]
     return [store.text(kind.text) for kind in kinds if isinstance(kind, Text)]
 
 
@@ -139,6 +144,9 @@ def test_versions_in_a_fork_are_translated(store: Store, tmp_path: Path) -> None
     main, branch = report.sessions
     assert said(store, main) == ["a", "b", "C", "D", "e2", "f2"]
     assert said(store, branch) == ["a", "b", "C", "D", "e", "f"]
+    with eventlog.open("memory:") as alone:
+        import_file(alone, path)
+        assert effective(store, main) == effective(alone, "s")
     assert (main, store.info(branch).fork_of) == ("s~2", "s~2")
     assert [source.record for source in emit([store.session(main)], store.text)] == changed
     assert import_file(store, path).events == 0

@@ -12,7 +12,7 @@ import eventlog
 from eventlog import Store
 from eventlog import events as ev
 from eventlog.importers import Report, import_file
-from eventlog.importers.common.conversation import COVERS_NOTHING
+from eventlog.importers.common.conversation_parts import COVERS_NOTHING
 from eventlog.importers.common.remainder import emit
 from projections import ModelView
 from projections.view.neutral import Reasoning, Text

@@ -18,7 +18,7 @@ from eventlog.errors import DamagedError
 from eventlog.history.session_lists import lists_of
 from eventlog.history.tree_heads import tree_head_before
 from eventlog.integrity.fork_anchor import portable, prefix_head, read_prefix
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.memory import MemoryLog
 from eventlog.log.merkle import grow, leaf_of

@@ -19,14 +19,14 @@ from msgspec.structs import replace
 from eventlog import Store, StoreHead
 from eventlog import events as ev
 from eventlog.errors import CallError, DamagedError, NotFoundError, PoisonedError, RefusedError
-from eventlog.log.contract import Append, Commit
+from eventlog.log.commit import Append, Commit
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.memory import MemoryLog
 from eventlog.log.merkle import leaf_data, leaf_of
-from eventlog.state.loader import restore, save_state
+from eventlog.state.loader import load_state, save_state
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import replay
 from projections.transcript.transcript import TranscriptProjection
@@ -345,7 +345,7 @@ def test_deep_compares_every_checkpoint(place: Place) -> None:
             ("a", session.version)
         ]
         Checkpoints(store.log).delete(transcript, session.reader)
-        wrong = restore(store.log, session.reader.ancestry(), 3)[0]
+        wrong = load_state(store.log, session.reader.ancestry(), 3)[0]
         wrong.version = session.version
         save_state(store.log, session.reader.ancestry(), wrong)
         (found,) = verify(store, session="a", deep=True).sessions

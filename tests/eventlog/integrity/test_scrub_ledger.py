@@ -22,10 +22,11 @@ from eventlog.history.cursor import cursor_at
 from eventlog.history.session_lists import lists_of
 from eventlog.integrity.heads import StoreHead
 from eventlog.integrity.scrub_ledger import read_ledger
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.merkle import leaf_of
-from eventlog.store import repair, restore
+from eventlog.maintenance.backup import restore
+from eventlog.maintenance.repair import repair
 from eventlog.values import Text
 from projections.verify.verify import verify, verify_session
 from tests.support.forger import rewrite

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from eventlog import Store
 from eventlog import events as ev
-from eventlog.codec.batch import encode, pack
+from eventlog.codec.batch import encode, encode_value
 from eventlog.errors import EventlogError
 from eventlog.history.catalog import entry_of
 from eventlog.history.session_lists import lists_of
-from eventlog.log.contract import Commit, Head
+from eventlog.log.commit import Commit, Head
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.journal import frames
 from eventlog.log.memory import MemoryLog
@@ -189,7 +189,7 @@ def recarded(head: Head, **changes: Any) -> Head:
     entry = entry_of(head)
     changed = structs.replace(entry, **changes)
     assert changed != entry
-    return replace(head, entry=pack(changed))
+    return replace(head, entry=encode_value(changed))
 
 
 TOMBSTONES: dict[str, Callable[[Head], Head]] = {

@@ -26,7 +26,8 @@ from eventlog.errors import (
     RequestReusedError,
     UnknownOutcomeError,
 )
-from eventlog.log.contract import GROWING, Append, Commit, Committed, Head, LeaseState
+from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.contract import GROWING
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.memory import MemoryLog
 from eventlog.log.postgres.engine import PostgresLog
@@ -34,7 +35,8 @@ from tests.support.decisions import MARKED, at_decision
 from tests.support.postgres_server import give_back, new_place, running
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Log, Ticket
+    from eventlog.log.commit import Ticket
+    from eventlog.log.contract import Log
 
 HASH = bytes(range(32))
 

@@ -10,11 +10,12 @@ from typing import TypeAlias
 import pytest
 
 from eventlog.errors import CallError
-from eventlog.log.contract import Append, Head, Log
+from eventlog.log.commit import Append, Head
+from eventlog.log.contract import Log
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.memory import MemoryLog
 from eventlog.log.postgres import session_lists
-from eventlog.log.postgres.engine import open_log as open_server
+from eventlog.log.postgres.opening import open_log as open_server
 from tests.support.postgres_server import give_back, new_place
 
 Fold: TypeAlias = Callable[[], None]

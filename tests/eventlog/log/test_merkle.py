@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from eventlog.errors import DamagedError
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.log.merkle import (
     SALT_BYTES,
     consistency_path,

@@ -22,9 +22,9 @@ from eventlog.errors import (
     TooOldError,
     UnfinishedError,
 )
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.postgres import schema
-from eventlog.log.postgres.engine import create, filling, open_log, upgrade
+from eventlog.log.postgres.opening import create, filling, open_log, upgrade
 from eventlog.maintenance import server_copies
 from eventlog.store import Store
 from projections.verify.verify import verify

@@ -14,7 +14,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import contents, part_of
 from eventlog.errors import BusyError, CallError, NotFoundError
 from eventlog.history.cursor import cursor_at
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.log.embedded.engine import open_log
 from eventlog.store import Store
 from projections.exports.markdown import markdown_of

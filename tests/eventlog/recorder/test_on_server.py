@@ -9,7 +9,7 @@ import pytest
 
 from eventlog.errors import CallError
 from eventlog.log.contract import Log
-from eventlog.log.postgres.engine import open_log
+from eventlog.log.postgres.opening import open_log
 from eventlog.recorder.conversations import ConversationRecorder
 from tests.eventlog.recorder import test_eventsourcing as cases
 from tests.support.postgres_server import give_back, new_place

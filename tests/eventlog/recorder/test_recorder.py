@@ -36,7 +36,8 @@ from hypothesis import strategies as st
 import eventlog
 from eventlog.codec.payload import FOREIGN
 from eventlog.errors import CallError, ClosedError, DamagedError, LimitError, ReadOnlyError, TooNewError
-from eventlog.log.contract import Append, Commit, Log, Ticket
+from eventlog.log.commit import Append, Commit, Ticket
+from eventlog.log.contract import Log
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.memory import MemoryLog
 from eventlog.recorder import (
@@ -46,7 +47,7 @@ from eventlog.recorder import (
     RecorderStream,
     index,
 )
-from eventlog.recorder.batch import pack, unpack
+from eventlog.recorder.batch import batch_of, pack
 from eventlog.recorder.conversations import ConversationEvent, ConversationMapper, ConversationRecorder
 
 NAME = "eventsourcing:events:app"
@@ -493,7 +494,7 @@ def test_the_bytes_of_a_batch_are_frozen() -> None:
         " 92a174a175 93000100 9300ffcf0000010000000000 93000001 93c40173c400c40173"
     )
     assert payload == bytes.fromhex(golden)
-    batch = unpack(Commit("s", 1, 3, 1, 0, 0, payload))
+    batch = batch_of(Commit("s", 1, 3, 1, 0, 0, payload))
     assert [batch.event(number) for number in range(3)] == events
     assert batch.versions == [0, -1, 1 << 40]
     assert batch.tracking == ("up", 3)

@@ -27,8 +27,10 @@ from eventlog.errors import (
 )
 from eventlog.history.cursor import cursor_at
 from eventlog.history.name_streams import NameState, last_owner, newest_state, state_append, stream_of
-from eventlog.log.contract import Append
-from eventlog.store import Store, open_store, repair, restore
+from eventlog.log.commit import Append
+from eventlog.maintenance.backup import restore
+from eventlog.maintenance.repair import repair
+from eventlog.store import Store, open_store
 from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 from tests.support.file_search import files_with
@@ -615,7 +617,7 @@ def test_a_named_fork_of_a_session_that_is_erased_meanwhile_is_refused(
 ) -> None:
     """A fork that its parent's erasure comes before is an error, and its name is free."""
     engine = Engine(mode)
-    original = eventlog.store.begin_session
+    original = eventlog.session_store.begin_session
     try:
         store, other = engine.open(), engine.open()
         parent = store.open_session(NAME)

@@ -19,7 +19,7 @@ from eventlog.errors import (
     RefusedError,
 )
 from eventlog.history.name_streams import newest_state, stream_of
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.store import Store

@@ -10,7 +10,9 @@ import pytest
 from eventlog import events as ev
 from eventlog.errors import CallError, LimitError
 from eventlog.history.catalog import entry_of
-from eventlog.store import open_store, repair, restore
+from eventlog.maintenance.backup import restore
+from eventlog.maintenance.repair import repair
+from eventlog.store import open_store
 from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 from tests.support.file_search import files_with

@@ -13,7 +13,7 @@ import pytest
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import FencedError, RequestReusedError
-from eventlog.log.contract import Committed, LeaseState
+from eventlog.log.commit import Committed, LeaseState
 from eventlog.session.session import Session
 from tests.faults.tally import SLOW, tally
 from tests.support.engines import Engine

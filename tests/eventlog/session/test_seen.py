@@ -17,7 +17,8 @@ import eventlog
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import CallError, RefusedError
-from eventlog.session.lease import Lease, LeaseKeeper
+from eventlog.session.lease import Lease
+from eventlog.session.lease_keeper import LeaseKeeper
 from eventlog.session.outcome import outcome_of
 from eventlog.session.session import Session
 from eventlog.values import MessageError

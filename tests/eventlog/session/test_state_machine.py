@@ -27,7 +27,7 @@ from eventlog.errors import (
     RequestReusedError,
 )
 from eventlog.integrity.fork_anchor import portable
-from eventlog.log.contract import LeaseState
+from eventlog.log.commit import LeaseState
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.session.text_stream import TextStream

@@ -15,17 +15,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from eventlog import Feed, RecordBuilder
 from eventlog import events as ev
-from eventlog.codec.batch import Item, encode, pack
+from eventlog.codec.batch import Item, encode, encode_value
 from eventlog.errors import RefusedError
 from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.history.cursor import cursor_at
 from eventlog.history.forgotten import forgotten_in
 from eventlog.history.ranges import Range, covers, merged, without
 from eventlog.history.streams import head_of
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
+from eventlog.maintenance.backup import restore
+from eventlog.maintenance.repair import repair
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session, Sessions
-from eventlog.store import Store, open_store, repair, restore
+from eventlog.store import Store, open_store
 from projections.verify.streams import Problem
 from projections.verify.verify import verify
 from tests.faults.tally import SLOW
@@ -335,7 +337,7 @@ def by_an_earlier_program(store: Store) -> Session:
     for number, items in enumerate((begun, hidden)):
         append = Append(
             session="old", payload=encode(items, 1), count=len(items), time=1, messages=0 if number else 2,
-            entry=None if number else pack(CatalogEntry("old")), creates_at=None if number else 0,
+            entry=None if number else encode_value(CatalogEntry("old")), creates_at=None if number else 0,
         )  # fmt: skip
         store.log.submit(append).wait()
     return store.session("old")

@@ -18,6 +18,7 @@ from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, RefusedError
 from eventlog.ids import new_id
 from eventlog.state.archive import FactArchive
+from eventlog.state.closing import closing
 from eventlog.state.evolve import evolve
 from eventlog.state.facts import MessageFacts, PartFacts
 from eventlog.state.loader import apply_spans
@@ -55,7 +56,7 @@ def answers(state: State) -> list[object]:
         state.last_message,
         state.open_compaction(),
         state.running_compaction(),
-        state.closing("x"),
+        closing(state, "x"),
         sorted(state.messages.items()),
         sorted(state.parts.items()),
         [state.answered(message) for message in sorted(state.messages)],
@@ -199,9 +200,9 @@ def test_a_rollback_into_what_is_packed_opens_the_message_again() -> None:
     evolve(state, ev.RolledBack(1 + 9 * 3 + 7))
     assert state.open_messages() == ("a3",)
     assert state.last_user() == "u3"
-    assert [type(event) for event in state.closing("x")] == [ev.ToolFailed, ev.MessageFinished]
+    assert [type(event) for event in closing(state, "x")] == [ev.ToolFailed, ev.MessageFinished]
     assert outcome(state, ev.PartStarted("a3", "new", Tool("call3", "bash"))) is AlreadyExistsError
-    for event in state.closing("x"):
+    for event in closing(state, "x"):
         check(state, event)
         evolve(state, event)
     assert state.open_messages() == ()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, LimitError, NotFoundError, RefusedError
+from eventlog.state.closing import closing
 from eventlog.state.evolve import evolve
 from eventlog.state.rules import check
 from eventlog.state.state import State
@@ -257,11 +258,11 @@ def test_retracting_is_as_if_it_never_happened(grown: list[tuple[int, ev.Event]]
 def test_closing_leaves_nothing_open(grown: list[tuple[int, ev.Event]]) -> None:
     """The events that close an interrupted session are legal and leave nothing open."""
     state = after(*(event for _, event in grown[1:]))
-    for event in state.closing("interrupted"):
+    for event in closing(state, "interrupted"):
         check(state, event)
         evolve(state, event)
     assert state.open_messages() == ()
-    assert state.closing("interrupted") == []
+    assert closing(state, "interrupted") == []
     compaction = state.open_compaction()
     assert compaction is None or state.status(state.parts[compaction]) == "requested"
 
@@ -269,7 +270,7 @@ def test_closing_leaves_nothing_open(grown: list[tuple[int, ev.Event]]) -> None:
 def test_closing_keeps_what_was_said() -> None:
     """Closing ends streamed text, fails tools, aborts the message, in this order."""
     state = after(*RUNNING, part("t1", Text()), ev.PartDelta("t1", "text", "so far"), part("c2", Tool("c", "b")))
-    assert state.closing("interrupted") == [
+    assert closing(state, "interrupted") == [
         ev.ToolFailed("c1", "[Tool execution was interrupted]", interrupted=True),
         ev.PartEnded("t1"),
         ev.ToolFailed("c2", "[Tool execution was interrupted]", interrupted=True),
@@ -279,8 +280,8 @@ def test_closing_keeps_what_was_said() -> None:
 
 def test_an_open_compaction_fails_when_it_is_closed() -> None:
     """An open compaction fails as `interrupted` on closing; a requested one stays due."""
-    assert after(*STARTED).closing("interrupted") == [ev.CompactionFailed("k1", "interrupted")]
-    assert after(*ASKED).closing("interrupted") == []
+    assert closing(after(*STARTED), "interrupted") == [ev.CompactionFailed("k1", "interrupted")]
+    assert closing(after(*ASKED), "interrupted") == []
 
 
 def test_a_removed_request_is_no_longer_due() -> None:

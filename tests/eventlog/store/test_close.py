@@ -10,7 +10,7 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.errors import ClosedError, EventlogError
-from eventlog.log.contract import Append, Ticket
+from eventlog.log.commit import Append, Ticket
 from eventlog.session.session import Session
 from eventlog.session.text_stream import LONG_DELTA, TextStream
 from eventlog.store import Store
@@ -170,7 +170,7 @@ def test_what_was_accepted_through_a_handle_that_is_gone_is_durable(log: FaultyL
         with pytest.raises(KeyError):
             leave(store, name, fail)
         gc.collect()
-        assert not store.registry._sessions
+        assert not store.registry.handles
         end(store)
         assert any(isinstance(r.event, ev.UserMessageAdded) for r in Store(log).session(name).events())
 

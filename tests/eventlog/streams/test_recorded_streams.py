@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import astuple
 
 import eventlog
 from eventlog import AsyncSession, Session
@@ -18,6 +20,7 @@ from eventlog.importers import import_file
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.sse import kind_of_stream, records
 from eventlog.session.filling import Filled
+from eventlog.values import Tokens
 from projections import Transcript
 from tests.support.sdk_streams import PACKAGES, asynchronous, helped, synchronous
 from tests.support.shared import shared_path
@@ -43,15 +46,22 @@ def parts_of(session: Session) -> list[Parts]:
     for message in Transcript(session).oldest_first():
         if message.role == "assistant":
             parts = [part for part in message.parts if not part.removed]
-            texts = ["".join(part.text for part in parts if part.kind == kind) for kind in ("text", "reasoning")]
+            text, reasoning = (
+                "".join(part.text for part in parts if part.kind == kind) for kind in ("text", "reasoning")
+            )
             calls = tuple((part.call, part.tool, part.input or "") for part in parts if part.kind == "tool")
-            found.append(Parts(*texts, calls))
+            found.append(Parts(text, reasoning, calls))
     return found
 
 
-def usages(session: Session) -> list[Any]:
+def usages(session: Session) -> list[Tokens]:
     """The tokens of each model call that told them."""
     return [each.event.usage.tokens for each in session.events() if isinstance(each.event, ev.UsageRecorded)]
+
+
+def summed(tokens: list[Tokens]) -> list[int]:
+    """The sums of all kinds of tokens but the total."""
+    return [sum(each) for each in zip(*([*astuple(one)][:-1] for one in tokens), strict=True)]
 
 
 def filled(answer: object) -> tuple[list[Parts], list[Any], Filled | None]:
@@ -102,6 +112,14 @@ def chunks_in(data: bytes) -> list[dict[str, Any]]:
     return [each.value for each in records(BytesIO(data), Report("", "")) if each.value is not None]
 
 
+def _blocking(kind: str, data: bytes) -> Any:
+    return filled(synchronous(kind, data))
+
+
+def _helped(kind: str, data: bytes) -> Any:
+    return filled(helped(kind, data))
+
+
 def told(found: tuple[list[Parts], list[Any], Filled | None]) -> tuple[Any, ...]:
     """What two ways of filling have to agree on."""
     parts, tokens, end = found
@@ -117,7 +135,8 @@ def test_a_recorded_stream_is_one_answer_live_and_imported() -> None:
             import_file(store, path)
             (info,) = store.sessions()
             imported = store.session(info.id)
-            if parts != parts_of(imported)[:1] or (tokens and tokens[-1:] != usages(imported)[: len(tokens)][-1:]):
+            counted = usages(imported)  # the importer has none of a stream without a finish reason
+            if parts != parts_of(imported)[:1] or (counted and summed(tokens) != summed(counted)):
                 wrong.append(path.name)
     assert wrong == []
 
@@ -133,10 +152,10 @@ def test_the_objects_of_a_package_are_read_as_the_wire_is(kind: str) -> None:
         expected = told(filled(chunks_in(data)))
         if expected[2] is None:  # an error in the stream, which the packages raise themselves
             continue
-        ways = {
-            "blocking": lambda data=data: filled(synchronous(kind, data)),
-            "asyncio": lambda data=data: filled_in_a_task(lambda: asynchronous(kind, data)),
-            "helper": lambda data=data: filled(helped(kind, data)),
+        ways: dict[str, Callable[[], Any]] = {
+            "blocking": partial(_blocking, kind, data),
+            "asyncio": partial(filled_in_a_task, partial(asynchronous, kind, data)),
+            "helper": partial(_helped, kind, data),
         }
         for name, way in ways.items():
             try:

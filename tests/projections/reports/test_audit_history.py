@@ -12,7 +12,7 @@ import eventlog
 from eventlog import events as ev
 from eventlog.codec.batch import Entry, decode
 from eventlog.codec.deltas import DeltaRun
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Content, File, Text

@@ -16,12 +16,12 @@ import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.errors import CallError
-from eventlog.importers.opencode.importer import events_of_export
-from eventlog.store import begin_session
+from eventlog.session_store import begin_session
 from eventlog.values import Model, Price, Tokens, Usage
 from projections.reports.session_tree import descendants, whole_tree
 from projections.reports.usage import UsageTotals, session_usage, total
 from tests.support.export_sessions import put
+from tests.support.opencode_exports import events_of_export
 from tests.support.parity import scenarios
 from tests.support.shared import shared_path
 

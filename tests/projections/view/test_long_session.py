@@ -13,7 +13,8 @@ from eventlog.codec.decoded import Recorded
 from eventlog.importers import import_file
 from eventlog.importers.event_jsonl.format import bodies_of
 from eventlog.session.session import Session
-from eventlog.store import Store, begin_session
+from eventlog.session_store import begin_session
+from eventlog.store import Store
 from projections.view.model_view import LiveView, ModelView
 from tests.faults.tally import SLOW
 from tests.support.shared import shared_path

@@ -17,6 +17,7 @@ from eventlog import events as ev
 from eventlog.codec.decoded import DecodedCommit
 from eventlog.errors import NotFoundError, UnknownEventError
 from eventlog.log.memory import MemoryLog
+from eventlog.state.closing import closing
 from eventlog.state.evolve import evolve
 from eventlog.state.state import State
 from eventlog.values import (
@@ -387,7 +388,7 @@ def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None
     state = State()
     for _, event in items:
         evolve(state, event)
-    recording.add([(9_999, event) for event in state.closing("interrupted")])
+    recording.add([(9_999, event) for event in closing(state, "interrupted")])
     assert list(view_of(recording)) == before
 
 

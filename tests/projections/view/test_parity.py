@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Model
 from projections.replay.loop import replay
 from projections.requests.openai import chat_messages
 from projections.view.assembly import Assembly
 from projections.view.model_view import ModelViewProjection
 from projections.view.options import OPENCODE_1_18
+from tests.support.opencode_exports import events_of_export
 from tests.support.parity import Pair, Scenario, scenarios
 from tests.support.shared import shared_path
 from tests.support.spans import Recording

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from eventlog.session.filling import LOOK_SECONDS
 
 import eventlog
 from eventlog import AsyncReply, AsyncSession
 from eventlog import events as ev
+from eventlog.session.filling import LOOK_SECONDS, Filled
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import INTERRUPTED, Limits, Model, Subtask, Text, Tool
@@ -224,7 +224,7 @@ def test_an_interrupt_ends_and_closes_the_stream(store: Store, kind: type[Closin
             assert isinstance(step, CallModel)
             reply, _ = await window.begin(step)
             session.interrupt("enough")
-            return await afill(reply, chunks)
+            return (await afill(reply, chunks)).reason
 
     assert asyncio.run(loop()) == "aborted"
     assert chunks.closed == 1
@@ -270,7 +270,7 @@ def test_the_calls_of_a_step_run_side_by_side(store: Store) -> None:
     assert given == {"a": "the content of a", "b": "the content of b"}
 
 
-async def afill_asking(reply: AsyncReply, chunks: AsyncIterator[dict[str, Any]]) -> str:
+async def afill_asking(reply: AsyncReply, chunks: AsyncIterator[dict[str, Any]]) -> Filled:
     """Fill a reply as `afill` does, from a function that is asked for the chunks."""
     return await afill_retrying(reply, lambda: chunks)
 
@@ -281,7 +281,7 @@ def test_a_reply_of_an_async_session_is_filled(store: Store, filling: Callable[[
 
     async def chat() -> None:
         async with AsyncSession(session).assistant(model="openai/gpt-5") as reply:
-            assert await filling(reply, answer("It is an event.", None, 5)) == "stop"
+            assert (await filling(reply, answer("It is an event.", None, 5))).reason == "stop"
 
     session = store.create_session()
     session.user("What is it?")

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Limits, Tokens
 from projections.replay.loop import replay
 from projections.view.model_view import ModelViewProjection
@@ -19,6 +18,7 @@ from projections.window.policy.limits import is_over, step_total, usable
 from projections.window.policy.policy import OPENCODE_POLICY, OverflowPolicy
 from projections.window.prune.planner import plan_prune
 from projections.window.sizing.sizes import sizes_named
+from tests.support.opencode_exports import events_of_export
 from tests.support.parity import Pair, Scenario, scenarios
 from tests.support.shared import SHARED, shared_path
 from tests.support.spans import Recording

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.errors import BusyError, CallError, DamagedError, EventlogError, PoisonedError, UnknownOutcomeError
-from eventlog.log.contract import Append, Committed, Log
+from eventlog.log.commit import Append, Committed
+from eventlog.log.contract import Log
 from eventlog.open_log import open_log
 from tests.support.faults.planned_appends import OPTIONS, compare, settle
 

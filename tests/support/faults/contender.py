@@ -21,7 +21,8 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog.errors import BusyError, ConflictError, FencedError, UnknownOutcomeError
-from eventlog.log.contract import Append, LeaseState, Log
+from eventlog.log.commit import Append, LeaseState
+from eventlog.log.contract import Log
 from eventlog.open_log import open_log
 from tests.support.faults.linearizability import NEVER, Operation
 

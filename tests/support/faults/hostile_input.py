@@ -19,9 +19,8 @@ from typing import Any
 import msgspec
 
 import eventlog
-from eventlog.codec.batch import decode
-from eventlog.codec.batch import unpack as unpack_value
-from eventlog.codec.bodies import to_file, unpack
+from eventlog.codec.batch import decode, decode_value
+from eventlog.codec.bodies import body_text, to_file
 from eventlog.codec.decoded import events_of
 from eventlog.codec.payload import LEDGER, REMAINS
 from eventlog.compression import pack
@@ -31,7 +30,7 @@ from eventlog.importers import FORMATS, detect, import_file
 from eventlog.integrity.fork_anchor import read_prefix
 from eventlog.integrity.heads import StoreHead
 from eventlog.integrity.scrub_ledger import read_ledger
-from eventlog.log.contract import Append, Commit
+from eventlog.log.commit import Append, Commit
 from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.segments.chunk import decode_chunk, encode_chunk
 from eventlog.log.embedded.segments.environment import is_whole
@@ -57,11 +56,11 @@ def stored(data: bytes) -> None:
         with suppress(DataError):
             assert len(list(events_of(Commit("s", 1, count, 1, 0, 0, data)))) == count
     with suppress(DataError):
-        unpack_value(data, Origin)
+        decode_value(data, Origin)
     with suppress(DataError):
         frames.decode_records(data, 1)
     with suppress(DamagedError):
-        unpack(Body(bytes(32), 100, 100), data)
+        body_text(Body(bytes(32), 100, 100), data)
     with suppress(DamagedError):
         to_file(Body(bytes(32), 100, 100), data, io.BytesIO())
     with suppress(msgspec.MsgspecError, ValueError):

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from eventlog.errors import DamagedError
-from eventlog.log.contract import Append, Committed, Log
+from eventlog.log.commit import Append, Committed
+from eventlog.log.contract import Log
 from eventlog.log.embedded import engine, partition
 from eventlog.log.embedded.salvage.probe_child import walk
 from eventlog.log.embedded.segments.layout import TREES

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from eventlog.integrity.heads import StoreHead
-from eventlog.log.contract import Committed
+from eventlog.log.commit import Committed
 from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.embedded.segments.environment import Environment
 

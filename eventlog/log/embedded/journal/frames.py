@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 
 from eventlog.errors import DamagedError, TooNewError
-from eventlog.log.contract import Commit, LeaseState
+from eventlog.log.commit import Commit, LeaseState
 
 __all__ = [
     "END",
@@ -68,7 +68,7 @@ class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False
     time: int
     payload: bytes
     salt: bytes
-    """Salt and leaf tag, as in `contract.Commit`."""
+    """Salt and leaf tag, as in `commit.Commit`."""
     leaf: bytes
     epoch: int = 0
     messages: int = 0

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import lmdb
 
 from eventlog.errors import BusyError, CallError, DamagedError, DataError, EventlogError, StorageError
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.log.embedded.filesystem import EXHAUSTED, NO_ROOM, data_end, is_full
 from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.salvage.salvage_child import UNABLE

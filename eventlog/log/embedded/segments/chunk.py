@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog.errors import DamagedError
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

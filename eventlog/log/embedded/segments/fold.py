@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     import lmdb
 
-    from eventlog.log.contract import Commit, Head
+    from eventlog.log.acceptance import RequestResult
+    from eventlog.log.commit import Commit, Head
     from eventlog.log.embedded.filesystem import JournalIO
     from eventlog.log.embedded.memtable import MemtablePart
     from eventlog.log.embedded.segments.blocks import Block, BlockSlot
     from eventlog.log.embedded.segments.segments import Segments
     from eventlog.log.lists import ListsOf
-    from eventlog.log.rules import RequestResult
 
 __all__ = ["begin_store", "fold", "make_index", "write_address", "write_copied", "write_derived"]
 

@@ -11,8 +11,8 @@ import msgspec
 
 from eventlog.compression import pack, unpack
 from eventlog.errors import DamagedError
-from eventlog.log.contract import Head, LeaseState
-from eventlog.log.rules import RequestResult
+from eventlog.log.acceptance import RequestResult
+from eventlog.log.commit import Head, LeaseState
 from eventlog.log.validation import MAX_ID_BYTES
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     import lmdb
 
-    from eventlog.log.contract import Head, Place
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import Place
     from eventlog.log.embedded.segments.layout import HeadRow
     from eventlog.log.lists import ListsOf
 

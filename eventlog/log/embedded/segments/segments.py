@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     import lmdb
 
-    from eventlog.log.contract import Commit, Head
+    from eventlog.log.acceptance import RequestResult
+    from eventlog.log.commit import Commit, Head
     from eventlog.log.lists import ListsOf
-    from eventlog.log.rules import RequestResult
 
 __all__ = ["Segments"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
 from tests.support.log_worker import SMALL
 

@@ -22,7 +22,7 @@ from typing import Any
 import lmdb
 import pytest
 
-from eventlog.codec.bodies import unpack
+from eventlog.codec.bodies import body_text
 from eventlog.errors import (
     BusyError,
     CallError,
@@ -35,7 +35,7 @@ from eventlog.errors import (
     TooOldError,
     UnsupportedStorageError,
 )
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO, filesystem_type, refuse_network_filesystem
 from eventlog.log.embedded.segments.environment import LIB_VERSION, MAX_READERS, Environment, put_last
@@ -202,7 +202,7 @@ def test_files_are_private(tmp_path: Path) -> None:
 FORK = """
 import os, sys
 from eventlog.errors import ForkedProcessError
-from eventlog.log.contract import Append, LeaseState
+from eventlog.log.commit import Append, LeaseState
 from eventlog.log.embedded.engine import open_log
 log = open_log(sys.argv[1])
 log.submit(Append(session="s", payload=b"parent", count=1, time=1, creates_at=0)).wait(30)
@@ -241,7 +241,7 @@ def test_a_fork(tmp_path: Path) -> None:
 
 ORPHAN = """
 import os, signal, sys, time
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
 log = open_log(sys.argv[1])
 log._partition.lock.acquire()
@@ -1176,7 +1176,7 @@ def test_golden_stores_are_read(tmp_path: Path, name: str) -> None:
     text = sha256(TEXT).digest()
     assert sorted(log.bodies()) == sorted((HASH, text))
     assert log.body(HASH) == b"packed body"
-    assert unpack(Body(text, len(TEXT), len(TEXT)), log.body(text) or b"") == TEXT.decode()
+    assert body_text(Body(text, len(TEXT), len(TEXT)), log.body(text) or b"") == TEXT.decode()
     derived = {b"derived": b"a value that is kept compressed" * 20, b"small": b"value"}
     assert dict(log.scan_derived(b"")) == (derived if name.endswith("-folded") else {})
     assert log.request(fork, "r1") == Committed(fork, 42, 42, 3, repeated=True)

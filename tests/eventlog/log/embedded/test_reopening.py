@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from eventlog.errors import BusyError, EventlogError, PoisonedError, StopError, UnknownOutcomeError
-from eventlog.log.contract import LeaseState
+from eventlog.log.commit import LeaseState
 from eventlog.log.embedded import registry
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO

@@ -210,7 +210,7 @@ DENIED: dict[str, list[tuple[str, int]]] = {
 }
 CHILD = """
 import os, sys
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
 sound, denied, mode = sys.argv[1:]
 log = open_log(sound); list(log.heads()); log.close()  # all modules are loaded

@@ -10,9 +10,9 @@ import pytest
 
 from eventlog.errors import BusyError, ClosedError, StorageError
 from eventlog.history.session_lists import lists_of
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.postgres import connections
-from eventlog.log.postgres.engine import open_log
+from eventlog.log.postgres.opening import open_log
 from eventlog.store import Store
 from tests.support.postgres_server import running
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.log.postgres.engine import create, open_log
+from eventlog.log.postgres.opening import create, open_log
 from tests.faults.tally import SLOW, tally
 from tests.support.pages import ROOT
 from tests.support.postgres_server import Server

@@ -13,8 +13,9 @@ import pytest
 from psycopg import RawCursor
 
 from eventlog.errors import BusyError, ConflictError, UnknownOutcomeError
-from eventlog.log.contract import Append, Committed, LeaseState
-from eventlog.log.postgres.engine import PostgresLog, open_log
+from eventlog.log.commit import Append, Committed, LeaseState
+from eventlog.log.postgres.engine import PostgresLog
+from eventlog.log.postgres.opening import open_log
 from tests.faults.tally import SLOW, tally
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.postgres_server import Server, running

@@ -9,8 +9,9 @@ from itertools import count
 import pytest
 
 from eventlog.errors import UnknownOutcomeError
-from eventlog.log.contract import Append, Committed, LeaseState
-from eventlog.log.postgres.engine import PostgresLog, open_log
+from eventlog.log.commit import Append, Committed, LeaseState
+from eventlog.log.postgres.engine import PostgresLog
+from eventlog.log.postgres.opening import open_log
 from tests.faults.tally import SLOW, tally
 from tests.support.interrupter import breaks_off
 

@@ -13,10 +13,11 @@ import pytest
 
 import eventlog
 from eventlog.errors import AlreadyExistsError, BusyError, CallError, FencedError, PoisonedError
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.acceptance import commit_of
+from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.merkle import TAG_BYTES, new_leaf
-from eventlog.log.postgres.engine import PostgresLog, filling, open_log
-from eventlog.log.rules import commit_of
+from eventlog.log.postgres.engine import PostgresLog
+from eventlog.log.postgres.opening import filling, open_log
 from tests.support.postgres_server import give_back, new_place, running
 
 TABLES = ("heads", "commits", "counters")

@@ -8,10 +8,10 @@ import pytest
 
 import eventlog
 from eventlog.errors import ErasedError, NotFoundError
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.postgres import attempt
 from eventlog.log.postgres.connections import Connections
-from eventlog.log.postgres.engine import open_log
+from eventlog.log.postgres.opening import open_log
 from eventlog.session.session import Session
 from eventlog.store import Store
 from projections.replay.checkpoints import Checkpoints

@@ -7,9 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.postgres import session_lists
-from eventlog.log.postgres.engine import open_log
+from eventlog.log.postgres.opening import open_log
 
 SESSIONS = 100
 

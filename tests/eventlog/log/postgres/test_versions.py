@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import eventlog
-from eventlog.log.postgres.engine import PostgresLog, create, open_log
+from eventlog.log.postgres.engine import PostgresLog
+from eventlog.log.postgres.opening import create, open_log
 from projections.view.model_view import ModelView
 from tests.eventlog.log import test_contract as contract
 from tests.support.missing import missing

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import pytest
 
-from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Model
 from projections.conversation.state import Conversation
 from projections.replay.loop import replay
@@ -20,6 +19,7 @@ from projections.view.options import OPENCODE_1_18
 from projections.window.compaction.selection import Selection, select_tail
 from projections.window.policy.policy import OPENCODE_POLICY
 from projections.window.sizing.sizes import CharsSizes
+from tests.support.opencode_exports import events_of_export
 from tests.support.parity import Pair, Scenario, scenarios
 from tests.support.shared import SHARED, shared_path
 from tests.support.spans import Recording

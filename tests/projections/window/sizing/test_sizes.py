@@ -10,7 +10,6 @@ import pytest
 
 import eventlog
 from eventlog.errors import NotFoundError
-from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Attachment, Content, Model
 from projections.conversation.parts import Message, TextPart, ToolPart
 from projections.conversation.state import Conversation
@@ -23,6 +22,7 @@ from projections.view.model_view import ModelView
 from projections.view.options import DEFAULT, OPENCODE_1_18
 from projections.view.selection import visible_messages
 from projections.window.sizing.sizes import CharsSizes, Sizes, TokenSizes, sizes_named
+from tests.support.opencode_exports import events_of_export
 from tests.support.parity import scenarios
 from tests.support.shared import shared_path
 from tests.support.spans import Recording

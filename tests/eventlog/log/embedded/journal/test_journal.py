@@ -21,7 +21,7 @@ from eventlog.errors import (
     TooNewError,
     UnknownOutcomeError,
 )
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded import locks
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO

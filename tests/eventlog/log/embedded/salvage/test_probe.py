@@ -13,7 +13,7 @@ import lmdb
 import pytest
 
 from eventlog.errors import BusyError, DamagedError
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded import partition
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.salvage import probe_child

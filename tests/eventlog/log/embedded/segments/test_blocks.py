@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import zstandard
 
-from eventlog.codec.bodies import unpack
+from eventlog.codec.bodies import body_text
 from eventlog.compression import pack, plain_body
 from eventlog.errors import DamagedError
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.memtable import MemtablePart
 from eventlog.log.embedded.segments.blocks import BLOCK_BYTES, BlockBuilder, Blocks
@@ -131,7 +131,7 @@ def test_a_body_is_given_back_as_what_its_hash_names(segments: Segments) -> None
     put_bodies(segments, {digest: pack(data)})
     found = segments.body(digest)
     assert found is not None
-    assert unpack(Body(digest, len(data), len(data)), found) == data.decode()
+    assert body_text(Body(digest, len(data), len(data)), found) == data.decode()
 
 
 def loose_cases() -> Iterator[tuple[str, bytes, bytes]]:

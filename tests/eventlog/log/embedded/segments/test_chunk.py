@@ -13,7 +13,7 @@ from eventlog import events as ev
 from eventlog.codec.batch import encode
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.log.embedded.segments.chunk import decode_chunk, encode_chunk
 from tests.support.event_strategies import items
 

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from eventlog.errors import BusyError
-from eventlog.log.contract import Log
+from eventlog.log.contract import Log, place_of
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.embedded.segments.segments import Segments
-from eventlog.log.lists import place_of
 from eventlog.log.validation import RESERVED
 from tests.eventlog.log.test_lists import ids, lists_of, put
 from tests.support.dying_io import DyingIO, survives

@@ -10,7 +10,7 @@ import pytest
 
 from eventlog import AsyncSession
 from eventlog import events as ev
-from eventlog.append.contention import EAGER, Contention
+from eventlog.append.backoff import EAGER, Backoff
 from eventlog.errors import ConflictError
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -53,7 +53,7 @@ def test_an_append_that_is_too_late_many_times_goes_in(log: FaultyLog, session: 
     session.user("mine")
     assert added(session)[-1] == "mine"
     assert len(added(session)) == TIMES + 1
-    assert session.executor.writer.backlog.contention.conflicts == 0
+    assert session.executor.writer.backlog.backoff.conflicts == 0
 
 
 @pytest.mark.promise(4)
@@ -100,12 +100,12 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of conflicts is borne for some seconds; the next row anew."""
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    contention = Contention()
-    assert [contention.note(), contention.asks_for_pause] == [True, False]
+    backoff = Backoff()
+    assert [backoff.note(), backoff.asks_for_pause] == [True, False]
     now[0] += 20
-    assert all(contention.note() for _ in range(EAGER))
-    assert contention.asks_for_pause
+    assert all(backoff.note() for _ in range(EAGER))
+    assert backoff.asks_for_pause
     now[0] += 20
-    assert [contention.note()] == [False]
-    contention.end()
-    assert [contention.note()] == [True]
+    assert [backoff.note()] == [False]
+    backoff.end()
+    assert [backoff.note()] == [True]

@@ -1,4 +1,4 @@
-"""Contention for one session: other writers' appends come first, time and again.
+"""Backoff of a session's writer whose appends come too late.
 
 An append is decided at a version, and the log refuses it once the session is elsewhere. The writer
 then reads on, decides anew and submits again: at once for the first few times, later after a random
@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 
-__all__ = ["Contention"]
+__all__ = ["Backoff"]
 
 PATIENCE = 30.0
 """Seconds in which an append goes in, or its caller hears of the conflict."""
@@ -20,7 +20,7 @@ LONGEST = 0.03
 """Seconds of the first pause, at most."""
 
 
-class Contention:
+class Backoff:
     """The conflicts in a row of one session's writer, and the pause before its next try.
 
     Waited for as an append is, without the session's lock.

@@ -17,7 +17,7 @@ from eventlog.errors import (
     NotFoundError,
     RequestReusedError,
 )
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Ticket
+from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
 from eventlog.log.merkle import TAG_BYTES, grow, new_leaf
 
 __all__ = [

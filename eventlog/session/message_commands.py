@@ -1,0 +1,246 @@
+"""Commands of a session about messages: ask, answer, edit and remove."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal, Protocol
+
+from eventlog import events as ev
+from eventlog.codec.bodies import to_content
+from eventlog.errors import CallError, RefusedError
+from eventlog.ids import id_of_request
+from eventlog.session.executor import Executor
+from eventlog.session.inputs import model_of, stored_kind
+from eventlog.session.outcome import pending_question
+from eventlog.session.reader import SessionReader
+from eventlog.session.reply import Reply
+from eventlog.session.turn import Turn
+from eventlog.validation import a_kind, each, require
+from eventlog.values import Attachment, File, Json, Model, PartKind, Text, Truncation
+
+__all__ = ["MessageCommands", "Sent"]
+
+
+class Sent(Protocol):
+    """A view, or a request of the window: the messages that a model is sent."""
+
+    @property
+    def version(self) -> int:
+        """The version whose history it shows."""
+        ...
+
+
+class MessageCommands:
+    """The commands of a handle that add messages, and change them."""
+
+    id: str
+    executor: Executor
+    reader: SessionReader
+
+    def user(
+        self,
+        text: str | Sequence[PartKind] = "",
+        *,
+        id: str | None = None,
+        files: Sequence[File] = (),
+        agent: str = "",
+        model: Model | str | None = None,
+        variant: str | None = None,
+        system: str | None = None,
+        tools: Json | None = None,
+        format: Json | None = None,
+        synthetic: bool = False,
+        delivery: Literal["steer", "queue"] = "steer",
+        cause: str | None = None,
+        request_id: str | None = None,
+    ) -> str:
+        """Add a user message of a text or parts, and `files`; returns its id.  Needs no lease.
+
+        `tools` switches tools off for this question, as `{"bash": false}`; `format` is the output
+        format that it asks for. Both are JSON, and part of the view while the message is the newest
+        of the user's. With `delivery="queue"` it waits, unseen by the model, until
+        `context.promote`. `cause` is the compaction that adds it. `id` is the message's id, made by
+        default; the same `request_id` gives the message of the first call. `agent`, `model` and
+        `variant` are those that are asked, `system` is a system prompt for this question.
+        `synthetic` marks a message that the program writes.
+        """
+        if request_id is not None:
+            require(str, request_id, "a request id is a str")
+        bodies: dict[bytes, bytes] = {}
+        new_id = self.executor.host.new_id
+        message = id or (new_id("msg_") if request_id is None else id_of_request("msg_", self.id, request_id))
+        kinds: list[PartKind] = [Text(text, synthetic=synthetic)] if isinstance(text, str) and text else []
+        if not isinstance(text, str):
+            kinds.extend(each(text, "a user message is a str or a list of parts"))
+        kinds.extend(each(files, "files are a list of files") if files else ())
+        added: list[ev.Event] = [
+            ev.UserMessageAdded(
+                message,
+                agent,
+                None if model is None else model_of(model),
+                variant,
+                None if system is None else to_content(system, bodies),
+                tools,
+                format,
+                synthetic,
+                delivery,
+                cause,
+            )
+        ]
+        for number, kind in enumerate(kinds):
+            part = new_id("prt_") if request_id is None else id_of_request("prt_", self.id, f"{request_id} {number}")
+            added.append(ev.PartStarted(message, part, stored_kind(kind, bodies)))
+        self.executor.command(added, bodies, request_id=request_id)
+        return message
+
+    def turn(
+        self,
+        text: str | Sequence[PartKind] | None = None,
+        request_id: str | None = None,
+        *,
+        files: Sequence[File] = (),
+        agent: str = "",
+        model: Model | str | None = None,
+        tools: Json | None = None,
+        format: Json | None = None,
+        delivery: Literal["steer", "queue"] = "steer",
+        wait: float = 0.0,
+        take_over: bool = False,
+    ) -> Turn:
+        """Add a user message, or find it by its request id, to be answered once in a `with` block.
+
+        Without both it is the question that waits for its answer, or the newest one: for a program
+        that goes on with what another one left. Inside, `turn.state` says whether the caller is to
+        answer; it holds the lease if so. While another task runs the session, up to `wait` seconds
+        are waited for the answer, or for the lease; with `take_over` the lease is then taken from
+        that task, as by `lease`. `tools` and `format` are those of `user`. `files`, `agent`,
+        `model` and `delivery` are those of `user`, too.
+        """
+        given = {"files": files, "agent": agent, "model": model, "tools": tools, "format": format, "delivery": delivery}
+        return Turn(
+            self.executor,
+            partial(self._asked, text, request_id=request_id, **given),
+            request_id,
+            wait=wait,
+            take_over=take_over,
+        )
+
+    def _asked(self, text: str | Sequence[PartKind] | None, *, request_id: str | None, **given: Any) -> str:
+        """Add the user message of a turn, or find it."""
+        if text is not None and request_id is not None:
+            return self.user(text, request_id=request_id, **given)
+        if text is not None or request_id is not None:
+            raise CallError("a turn has a text and a request id, or neither: then it is the question that waits")
+        found = pending_question(self.reader)
+        if found is None:
+            raise RefusedError("nothing was asked", expected="a text and a request id", session=self.id)
+        return found
+
+    def assistant(
+        self,
+        model: Model | str | None = None,
+        *,
+        id: str | None = None,
+        reply_to: str | None = None,
+        agent: str = "",
+        mode: str = "",
+        variant: str | None = None,
+        cwd: str | None = None,
+        root: str | None = None,
+        summary: bool = False,
+        wait: float = 0.0,
+        view: Sent | int | None = None,
+    ) -> Reply:
+        """Begin an assistant message, to be filled in a `with` block, which takes the lease.
+
+        `view` is what the model is sent, a view or a request of the window, or its version: the
+        reply answers the user messages in it, and no others. Without it the reply answers what was
+        there when the turn began, when the caller's last reply of the turn ended, or when the
+        caller itself added or promoted a message, whichever came last; outside a turn, what is
+        there when it begins. Several replies to one view each need it. `reply_to` is the newest
+        user message of the view by default. `id` is the message's id, made by default. `agent`,
+        `mode` and `variant` are those that answer, `cwd` and `root` the directories of the work.
+        `summary` marks the summary of a compaction. `wait` is the seconds to wait for the lease.
+        """
+        return Reply(
+            self.executor,
+            ev.AssistantMessageStarted(
+                id or self.executor.host.new_id("msg_"),
+                reply_to,
+                agent,
+                mode,
+                model_of(model),
+                variant,
+                cwd,
+                root,
+                summary,
+                None if view is None else _version_of(view),
+            ),
+            lease_wait=wait,
+        )
+
+    def late_result(
+        self,
+        message: str,
+        call: str,
+        output: str,
+        *,
+        failed: bool = False,
+        title: str = "",
+        metadata: Json | None = None,
+        attachments: Sequence[Attachment] = (),
+        truncation: Truncation | None = None,
+    ) -> int:
+        """Complete a call that was settled as interrupted; returns the version of the result.
+
+        Needs no lease: for a worker that another owner took for dead. The view is that of a
+        punctual result. The same result again is the first one, and another is `RefusedError`, as
+        is a result of a call that goes on. `failed` says that `output` is an error. `title`,
+        `metadata`, `attachments` and `truncation` are those of `ToolCall.succeed`.
+        """
+        from eventlog.session.late_result import late_result
+
+        return late_result(
+            self.executor,
+            message,
+            call,
+            output,
+            failed=failed,
+            title=title,
+            metadata=metadata,
+            attachments=attachments,
+            truncation=truncation,
+        )
+
+    def remove_message(self, message: str, *, wait: float = 0.0) -> None:
+        """Take a finished message out of the conversation; its events stay.
+
+        `wait` is the seconds to wait for the lease.
+        """
+        self.executor.run([ev.MessageRemoved(message)], wait=wait)
+
+    def edit_part(self, part: str, text: str, *, wait: float = 0.0) -> None:
+        """Replace the text of an ended part (text, reasoning, or a completed tool's output).
+
+        `wait` is the seconds to wait for the lease.
+        """
+        bodies: dict[bytes, bytes] = {}
+        self.executor.run([ev.PartEdited(part, to_content(text, bodies))], bodies, wait=wait)
+
+    def remove_part(self, part: str, *, wait: float = 0.0) -> None:
+        """Take an ended part out of its message; its events stay.
+
+        `wait` is the seconds to wait for the lease.
+        """
+        self.executor.run([ev.PartRemoved(part)], wait=wait)
+
+
+def _version_of(view: Sent | int) -> int:
+    """Return the version of what the model is sent."""
+    version = view if type(view) is int else getattr(view, "version", None)
+    if type(version) is not int:
+        raise CallError(f"a view is what the model is sent, which has a version, or that version, not {a_kind(view)}")
+    if version < 0:
+        raise CallError(f"a version is at least 0, not {version}")
+    return version

@@ -35,9 +35,7 @@ if TYPE_CHECKING:
         Step,
         Stop,
         Wait,
-        afill,
         answer_text,
-        fill,
         window_report,
     )
     from projections.reports.event_json import event_kind, event_record, event_summary
@@ -111,13 +109,11 @@ __all__ = [
     "Update",
     "UsageTotals",
     "Wait",
-    "afill",
     "answer_text",
     "common_prefix",
     "event_kind",
     "event_record",
     "event_summary",
-    "fill",
     "policy_named",
     "preset",
     "recall",
@@ -160,9 +156,7 @@ _HOMES = {
         "Step",
         "Stop",
         "Wait",
-        "afill",
         "answer_text",
-        "fill",
         "window_report",
     ),
     "window": (

@@ -20,7 +20,7 @@ TOPS = ("eventlog", "projections")
 
 LAYERS: dict[str, str] = {
     "eventlog": """
-        errors values os_fork logger compression | events ids validation | log models | codec | history | integrity state
+        errors values os_fork logger compression | events ids validation | log models streams | codec | history | integrity state
         | append encryption following | session subscription open_log | maintenance recorder search | session_store | store | aio importers | records | adapters | __init__
         | __main__
     """,
@@ -39,7 +39,7 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.session": """
         owner inputs open_work kept | host lease_record | liveness lease reader | lease_keeper | executor outcome empty_answers | registry text_stream context late_result rollback values
-        | redact status tool_call turn | reply subsessions settings_commands | message_commands | session | handles unfinished shelf naming
+        | redact status tool_call turn | filling | reply subsessions settings_commands | message_commands | session | handles unfinished shelf naming
     """,
     "eventlog.state": """
         facts run | chunk | stored_facts | archive version_log | fact_store | state | closing stored rules evolve | decide loader

@@ -33,7 +33,8 @@ LACKS: dict[str, dict[str, str]] = {
         "store": "blocks as a whole; `asyncio.to_thread` runs it",
         "pipeline": "belongs to a thread; `do` runs a function that has one",
     },
-    "AsyncReply": dict.fromkeys(("begin", "close"), "`async with` does it") | {"looks_back": "`finish` does it"},
+    "AsyncReply": dict.fromkeys(("begin", "close"), "`async with` does it")
+    | {"looks_back": "`finish` does it", "keep": "`fill` does it"},
     "AsyncTurn": dict.fromkeys(("ask", "begin", "begin_again", "decide", "patience", "release"), "`async with` does it")
     | {"wait": "given to `turn`, and no one else's"},
     "AsyncContextWindow": {
@@ -50,7 +51,6 @@ LACKS: dict[str, dict[str, str]] = {
 """Names that a twin rightly lacks, with the reason."""
 OTHER: dict[str, dict[str, str]] = {
     "AsyncReply.start": {"started": "for `Reply.tool`, which begins a call with it"},
-    "afill": {},
     "afill_retrying": {"sleep": "is a coroutine function"},
 }
 """Parameters that a twin has not, or has with another default, and why."""
@@ -64,7 +64,6 @@ FURTHER: dict[str, dict[str, Callable[..., Any]]] = {
 }
 """Methods of a twin that await those of another class: the class's object comes first."""
 FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
-    loop.afill: loop.fill,
     loop.afill_retrying: loop.fill_retrying,
     AsyncSubscription: Store.subscribe,
     AsyncLive: LiveSession,

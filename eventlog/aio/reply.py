@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 from functools import partial
+from inspect import isawaitable
 from types import TracebackType
-from typing import BinaryIO, Literal, Self
+from typing import Any, BinaryIO, Literal, Self, cast
 
 from eventlog.aio.awaiting import acquired, awaited, released
+from eventlog.session.filling import Filled, Filling
 from eventlog.session.lease import Lease
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
+from eventlog.streams.answer import API
 from eventlog.validation import require, require_wait
 from eventlog.values import INTERRUPTED, Attachment, Json, MessageError, PartKind, Truncation, Usage
 
-__all__ = ["AsyncReply"]
+__all__ = ["AsyncReply", "fill_from"]
 
 _A_CALL = "a call is what `tool` returned"
 
@@ -207,6 +210,14 @@ class AsyncReply:
         """Begin the model call again after it failed; see `Reply.retry`."""
         return self.sync.retry(error)
 
+    async def fill(self, answer: object, *, api: API | None = None) -> Filled:
+        """Fill the reply from a provider's answer, as it streams or whole; see `Reply.fill`.
+
+        `answer` is an async iterable of chunks, or one whole answer. Text is accepted at once;
+        steps that wait for the disk run in a thread.
+        """
+        return await fill_from(Filling(self.sync, api), answer)
+
     # -- the end -------------------------------------------------------------------------------
 
     async def finish(
@@ -222,3 +233,24 @@ class AsyncReply:
     async def abort(self, error: MessageError | None = None) -> None:
         """Close the message as it stands."""
         await awaited(self._session, self.sync.abort, error)
+
+
+async def fill_from(filling: Filling, answer: object) -> Filled:
+    """Fill a reply with the chunks of an answer; an error leaves it open."""
+    if isinstance(answer, Mapping) or hasattr(answer, "model_dump"):
+        await asyncio.to_thread(lambda: filling.carry_out(filling.read(answer)))
+        return await asyncio.to_thread(filling.end)
+    require(AsyncIterable, answer, "an answer is an async iterable of chunks, or a whole one")
+    chunks = cast("AsyncIterable[Any]", answer)
+    async for chunk in chunks:
+        steps = filling.read(chunk)
+        if filling.waits(steps):
+            await asyncio.to_thread(filling.carry_out, steps)
+        else:
+            filling.carry_out(steps)
+        if filling.looks() and await asyncio.to_thread(lambda: filling.reply.interrupt_requested):
+            close = getattr(chunks, "aclose", None) or getattr(chunks, "close", None)  # providers' packages have either
+            if close is not None and isawaitable(closed := close()):
+                await closed
+            return await asyncio.to_thread(filling.stop)
+    return await asyncio.to_thread(filling.end)

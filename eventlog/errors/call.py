@@ -149,8 +149,8 @@ class UnknownStreamError(CallError):
     def __init__(self, chunk: str, api: str = "") -> None:
         whose = f"the answer is one of {api}" if api else "the answer is of an API that is not known"
         super().__init__(
-            f"{whose} (chunk {brief(chunk)}); expected chunks of OpenAI Chat Completions. Ask the provider for these, or"
-            " fill the reply with the methods of `Reply`"
+            f"{whose} (chunk {brief(chunk)}); expected OpenAI Chat Completions, OpenAI Responses, Anthropic Messages or"
+            " Gemini. Ask the provider for one of these, or fill the reply with the methods of `Reply`"
         )
         self.chunk = chunk
         self.api = api

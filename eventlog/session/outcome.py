@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import msgspec
 
 from eventlog import events as ev
-from eventlog.errors import BlockedError
+from eventlog.errors import BlockedError, StreamError, UnknownStreamError
 from eventlog.history.lineage import END
 from eventlog.history.ranges import Range, covers
 from eventlog.session.lease import TAKEN_OVER
@@ -259,7 +259,9 @@ def failure_of(error: BaseException) -> MessageError:
         return next((failure for failure in failures if failure != CRASHED), CRASHED)
     if not isinstance(error, Exception) or isinstance(error, BlockedError) or is_disconnect(error):
         return CRASHED
-    if isinstance(getattr(error, "status_code", None), int):
+    if isinstance(error, UnknownStreamError):
+        return MessageError("unknown-stream", str(error))
+    if isinstance(error, StreamError) or isinstance(getattr(error, "status_code", None), int):
         return provider_error(error)
     return MessageError("unknown", type(error).__name__)
 

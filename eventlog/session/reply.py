@@ -19,6 +19,7 @@ from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError
 from eventlog.errors.base import giving_way_to
 from eventlog.session.empty_answers import ending_of
+from eventlog.session.filling import Filled, Filling, chunks_of, fill_with
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease
 from eventlog.session.outcome import failure_of
@@ -26,6 +27,7 @@ from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.state.closing import closing_parts, has_run, said_in_step
 from eventlog.state.state import GOES_ON
+from eventlog.streams.answer import API
 from eventlog.validation import require, require_json, require_or_none
 from eventlog.values import Json, MessageError, PartKind, Reasoning, Retry, Text, Tool, Usage
 
@@ -339,6 +341,25 @@ class Reply:
             stream.close()
         self._calls = [call for call in self._calls if call.id not in said]
         return part
+
+    def fill(self, answer: object, *, api: API | None = None) -> Filled:
+        """Fill the reply from a provider's answer, as it streams or whole; returns its end.
+
+        `answer` is what the provider's package returned: an iterable of chunks, objects or
+        mappings, of OpenAI Chat Completions, OpenAI Responses, Anthropic Messages or Gemini, or one
+        whole answer. The first chunks tell the API; `api` names it. Text, reasoning and arguments
+        are accepted as they come. The step is begun, unless one is open, and ended; the reply is
+        finished unless a call waits for the program (`Filled.calls`). A call whose arguments are no
+        whole JSON object fails, so that the model calls again. A user's stop ends the stream and
+        aborts the reply. Errors of the stream are raised, with the reply as far as it came:
+        `StreamError` for an error of the provider, `UnknownStreamError` for another API.
+        """
+        chunks, filling = chunks_of(answer), Filling(self, api)
+        return fill_with(filling, chunks)
+
+    def keep(self, event: ev.Custom) -> None:
+        """Keep something of the answer that has no part; not part of the view."""
+        self._executor.command([event], wait=False, lease=self.lease)
 
     # -- the end -------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from projections.loop.context.aio import AsyncContextWindow, afill, afill_retrying
     from projections.loop.context.compact import CompactionResult
-    from projections.loop.context.fill_loop import fill
     from projections.loop.context.refused_request import refusal
     from projections.loop.context.report import WindowReport, window_report
     from projections.loop.context.retrying import fill_retrying
@@ -61,7 +60,6 @@ __all__ = [
     "afill",
     "afill_retrying",
     "answer_text",
-    "fill",
     "fill_retrying",
     "refusal",
     "task_tool",
@@ -90,7 +88,6 @@ _HOMES = {
         "Stop",
         "Wait",
     ),
-    "context.fill_loop": ("fill",),
     "streaming.http_summarizer": ("HttpSummarizer",),
     "context.retrying": ("fill_retrying",),
     "tasks.answer": ("answer_text",),

@@ -10,16 +10,17 @@ A cancelled compaction is asked to stop and awaited, so it is recorded as aborte
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from eventlog.aio import AsyncReply, AsyncTurn
-from eventlog.errors import StreamError, UnknownStreamError
+from eventlog.aio.reply import fill_from
+from eventlog.session.filling import ABORTED, Filled, Filling
+from eventlog.streams.answer import API
 from eventlog.validation import require, require_function
-from projections.loop.context.fill_loop import ABORTED, ReplyFiller
-from projections.loop.context.retrying import Attempts, raise_if_garbled
+from projections.loop.context.retrying import Attempts, fail, raise_if_garbled
 from projections.loop.context.window import ContextWindow
 from projections.loop.streaming.backoff import Backoff
 from projections.loop.tasks.answer import newest_answer
@@ -224,73 +225,46 @@ class AsyncContextWindow:
             raise
 
 
-async def afill(reply: Reply | AsyncReply, chunks: AsyncIterable[Any]) -> str:
-    """Stream an answer into the reply; see `fill`.
-
-    Text is accepted at once; calls that wait for the disk run in a thread.
-
-    An interrupt ends it early, as it does there.
-    """
-    filling = ReplyFiller(_sync(reply))
-    try:
-        return await _afill(filling, chunks)
-    except (StreamError, UnknownStreamError) as error:
-        await asyncio.to_thread(filling.fail, error)
-        raise
-
-
 def _sync(reply: Reply | AsyncReply) -> Reply:
     return reply.sync if isinstance(reply, AsyncReply) else reply
 
 
-async def _afill(filling: ReplyFiller, chunks: AsyncIterable[Any]) -> str:
-    reply = filling.reply
-    require(AsyncIterable, chunks, "chunks are an async iterable")
-    async for chunk in chunks:
-        plain = filling.plain(chunk)
-        if filling.waits(plain):
-            await asyncio.to_thread(filling.take, plain)
-        else:
-            filling.take(plain)
-        if filling.looks() and await asyncio.to_thread(lambda: reply.interrupt_requested):
-            close = getattr(chunks, "aclose", None) or getattr(chunks, "close", None)  # providers' packages have either
-            if close is not None and isawaitable(closed := close()):
-                await closed
-            await asyncio.to_thread(reply.abort)
-            return ABORTED
-    return await asyncio.to_thread(filling.end)
+async def afill(reply: Reply | AsyncReply, answer: object, *, api: API | None = None) -> Filled:
+    """Fill a reply, also a blocking one, from a provider's answer; see `AsyncReply.fill`."""
+    return await fill_from(Filling(_sync(reply), api), answer)
 
 
 async def afill_retrying(
     reply: Reply | AsyncReply,
-    ask: Callable[[], AsyncIterable[Any] | Awaitable[AsyncIterable[Any]]],
+    ask: Callable[[], object],
     *,
+    api: API | None = None,
     transient: tuple[type[Exception], ...] = (),
     attempts: int = 4,
     first_wait: float = 0.5,
     longest_wait: float = 30.0,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> str:
-    """Ask a model and fill the reply as `afill` does; see `fill_retrying`.
+) -> Filled:
+    """Ask a model and fill the reply; see `fill_retrying`.
 
-    `ask` returns the chunks, or is a coroutine function that does.
+    `ask` returns the answer, an async iterable of chunks or a whole one, or is a coroutine function
+    that does.
     """
     require_function(sleep, "sleep is a coroutine function that is given seconds")
     reply = _sync(reply)
     again = Attempts(reply, ask, transient, Backoff(attempts=attempts, first=first_wait, longest=longest_wait))
     while True:
-        filling = ReplyFiller(reply, whole=True)
         try:
             answer = ask()
-            chunks = await answer if isawaitable(answer) else answer
-            return await _afill(filling, chunks)
+            answer = await answer if isawaitable(answer) else answer
+            return await fill_from(Filling(reply, api, whole=True), answer)
         except Exception as error:
             if not again.may_follow(error):
-                await asyncio.to_thread(filling.fail, error)
+                await asyncio.to_thread(fail, reply, error)
                 raise_if_garbled(error)
                 raise
             waits = await asyncio.to_thread(again.retry, error)
         for seconds in waits:
             await sleep(seconds)
             if await asyncio.to_thread(again.is_stopped):
-                return ABORTED
+                return Filled(ABORTED)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from eventlog.errors import StreamError
 from eventlog.session.outcome import provider_error
+from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.validation import require, require_or_none
 from eventlog.values import MessageError
@@ -14,7 +16,7 @@ from projections.loop.decision.loop_state import MEDIA
 from projections.loop.decision.refused_media import is_media_refusal, media_to_replace, target_of
 from projections.loop.streaming.chat_stream import is_too_large
 
-__all__ = ["refusal"]
+__all__ = ["end_reply", "refusal"]
 
 _ANY_REFUSAL = 400
 
@@ -39,6 +41,14 @@ def refusal(error: Exception, session: Session | None = None) -> MessageError:
         return said if session is None else _with_parts(said, session)
     is_size = code == "context_length_exceeded" or is_too_large(status, str(error).encode("utf-8", "replace"))
     return replace(said, name="overflow") if is_size else said
+
+
+def end_reply(reply: Reply, error: BaseException | None) -> None:
+    """Close a reply that an error ended; a provider's error in the stream is its refusal."""
+    if isinstance(error, StreamError):
+        reply.abort(refusal(error))
+    else:
+        reply.close(error)
 
 
 def _with_parts(error: MessageError, session: Session) -> MessageError:

@@ -6,20 +6,23 @@ What a failed attempt said leaves the view, and a retry part stands for it (`Rep
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from json import JSONDecodeError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from eventlog.errors import StreamError, UnknownStreamError
+from eventlog.session.filling import ABORTED, Filled, Filling, chunks_of, fill_with
 from eventlog.session.outcome import provider_error
 from eventlog.session.reply import Reply
+from eventlog.streams.answer import API
 from eventlog.validation import require, require_function
-from projections.loop.context.fill_loop import ABORTED, ReplyFiller, fill_with
+from projections.loop.context.refused_request import end_reply
 from projections.loop.streaming.backoff import Backoff, is_transient, seconds_asked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Attempts", "fill_retrying", "raise_if_garbled"]
+__all__ = ["Attempts", "fail", "fill_retrying", "raise_if_garbled"]
 
 LOOK_EVERY = 1.0
 """Seconds of waiting between two looks for an interrupt."""
@@ -27,39 +30,39 @@ LOOK_EVERY = 1.0
 
 def fill_retrying(
     reply: Reply,
-    ask: Callable[[], Iterable[Any]],
+    ask: Callable[[], object],
     *,
+    api: API | None = None,
     transient: tuple[type[Exception], ...] = (),
     attempts: int = 4,
     first_wait: float = 0.5,
     longest_wait: float = 30.0,
     sleep: Callable[[float], None] = time.sleep,
-) -> str:
-    """Ask a model and fill the reply as `fill` does; returns the finish reason.
+) -> Filled:
+    """Ask a model and fill the reply; see `Reply.fill`.
 
-    `ask` returns the chunks. It is called again, `attempts` times in all, after a broken
-    connection, a timeout, an answer that is no JSON or has no end, an error whose `status_code` is
-    429, 5xx and the like, and those in `transient`. The wait doubles from `first_wait` seconds,
-    half of it random, or is what `Retry-After` asks for, and is never longer than `longest_wait`.
-    Other errors, and the last one, are raised. An interrupt ends it early. `sleep` waits so many
-    seconds.
+    `ask` returns the answer: chunks, or one whole answer. It is called again, `attempts` times in
+    all, after a broken connection, a timeout, an answer that is no JSON or has no end, an error
+    whose `status_code` is 429, 5xx and the like, and those in `transient`. The wait doubles from
+    `first_wait` seconds, half of it random, or is what `Retry-After` asks for, and is never longer
+    than `longest_wait`. Other errors, and the last one, are raised. An interrupt ends it early.
+    `sleep` waits so many seconds.
     """
     require_function(sleep, "sleep is a function that is given seconds")
     again = Attempts(reply, ask, transient, Backoff(attempts=attempts, first=first_wait, longest=longest_wait))
     while True:
-        filling = ReplyFiller(reply, whole=True)
         try:
-            return fill_with(filling, ask())
+            return fill_with(Filling(reply, api, whole=True), chunks_of(ask()))
         except Exception as error:
             if not again.may_follow(error):
-                filling.fail(error)
+                fail(reply, error)
                 raise_if_garbled(error)
                 raise
             waits = again.retry(error)
         for seconds in waits:
             sleep(seconds)
             if again.is_stopped():
-                return ABORTED
+                return Filled(ABORTED)
 
 
 class Attempts:
@@ -94,6 +97,12 @@ class Attempts:
             return False
         self._reply.abort()
         return True
+
+
+def fail(reply: Reply, error: Exception) -> None:
+    """End a reply whose answer cannot be read, or is an error; that of another error stays open."""
+    if isinstance(error, StreamError | UnknownStreamError):
+        end_reply(reply, error)
 
 
 def raise_if_garbled(error: Exception) -> None:

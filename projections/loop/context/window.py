@@ -23,6 +23,7 @@ from eventlog.validation import each, json_value, require, require_call, require
 from eventlog.values import Content, Json, Limits, Model
 from projections.conversation.parts import ToolPart
 from projections.loop.context.compact import Compaction, CompactionResult
+from projections.loop.context.refused_request import end_reply
 from projections.loop.context.running_task import SWITCHED_OFF, RunningTask, begin_task
 from projections.loop.context.window_state import ModelRequest, WindowState
 from projections.loop.decision.loop_state import newest_change
@@ -153,7 +154,7 @@ class ContextWindow:
             try:
                 if self.state.open_reply is not None:
                     blocked = self._step.error() if isinstance(self._step, Blocked) else None
-                    self.state.open_reply.close(error or blocked)
+                    end_reply(self.state.open_reply, error or blocked)
                 self.state.save_counts()
             finally:
                 self.state.open_reply = None

@@ -9,7 +9,6 @@ import pytest
 import eventlog
 from eventlog.values import Limits, Model
 from projections.cli.exits import Exit
-from projections.loop.context.fill_loop import fill
 from projections.loop.context.window import ContextWindow
 from projections.loop.decision.steps import CallModel
 from tests.support.cli_runner import Cli, valid
@@ -28,7 +27,7 @@ def driven(store: Path) -> str:
             assert isinstance(step, CallModel)
             reply, _ = window.begin(step)
             usage = {"prompt_tokens": 1000, "completion_tokens": 10, "total_tokens": 1010, "cost": 0.25}
-            fill(reply, [{"choices": [{"delta": {"content": "Done"}, "finish_reason": "stop"}], "usage": usage}])
+            reply.fill([{"choices": [{"delta": {"content": "Done"}, "finish_reason": "stop"}], "usage": usage}])
         session.user("Not this")
         session.rollback(session.version - 2)
     return "ses_a1"

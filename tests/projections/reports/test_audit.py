@@ -18,7 +18,6 @@ from eventlog.importers import import_file
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Limits, Model, Todo
-from projections.loop.context.fill_loop import fill
 from projections.loop.context.window import ContextWindow
 from projections.loop.decision.steps import CallModel, RunTools
 from projections.reports.audit import AuditedStep, audit, audited_step
@@ -62,7 +61,7 @@ def work(session: Session, steps: int, hooks: Hooks | None = None, policy: Conte
             if isinstance(step, CallModel):
                 reply, request = window.begin(step)
                 taken += 1
-                fill(reply, chunks(f"Step {taken}. " * 30, int(taken < steps), request.counted))
+                reply.fill(chunks(f"Step {taken}. " * 30, int(taken < steps), request.counted))
             elif isinstance(step, RunTools):
                 for call in step.calls:
                     window.run(call, lambda given: f"the content of {given['file_path']} " * 200)

@@ -12,13 +12,13 @@ import pytest
 import eventlog
 from eventlog import AsyncReply, AsyncSession
 from eventlog import events as ev
+from eventlog.session.filling import LOOK_SECONDS, Filled
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import INTERRUPTED, Limits, Model, Subtask, Text, Tool
 from projections import ModelView
 from projections.loop import CallModel, ContextWindow, RunSubtask, RunTools, Stop
 from projections.loop.context.aio import AsyncContextWindow, afill, afill_retrying
-from projections.loop.context.fill_loop import LOOK_SECONDS
 from projections.reports.audit import audit
 from projections.view.neutral import Text as ViewText
 from projections.window import SummaryRequest
@@ -224,7 +224,7 @@ def test_an_interrupt_ends_and_closes_the_stream(store: Store, kind: type[Closin
             assert isinstance(step, CallModel)
             reply, _ = await window.begin(step)
             session.interrupt("enough")
-            return await afill(reply, chunks)
+            return (await afill(reply, chunks)).reason
 
     assert asyncio.run(loop()) == "aborted"
     assert chunks.closed == 1
@@ -270,7 +270,7 @@ def test_the_calls_of_a_step_run_side_by_side(store: Store) -> None:
     assert given == {"a": "the content of a", "b": "the content of b"}
 
 
-async def afill_asking(reply: AsyncReply, chunks: AsyncIterator[dict[str, Any]]) -> str:
+async def afill_asking(reply: AsyncReply, chunks: AsyncIterator[dict[str, Any]]) -> Filled:
     """Fill a reply as `afill` does, from a function that is asked for the chunks."""
     return await afill_retrying(reply, lambda: chunks)
 
@@ -281,7 +281,7 @@ def test_a_reply_of_an_async_session_is_filled(store: Store, filling: Callable[[
 
     async def chat() -> None:
         async with AsyncSession(session).assistant(model="openai/gpt-5") as reply:
-            assert await filling(reply, answer("It is an event.", None, 5)) == "stop"
+            assert (await filling(reply, answer("It is an event.", None, 5))).reason == "stop"
 
     session = store.create_session()
     session.user("What is it?")
@@ -293,7 +293,7 @@ def test_a_reply_of_an_async_session_is_filled(store: Store, filling: Callable[[
 def test_a_slow_stream_notices_an_interrupt_soon(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop ends an answer of few tokens a second after seconds, not after many tokens."""
     clock = [0.0]
-    monkeypatch.setattr("projections.loop.context.fill_loop.monotonic", lambda: clock[0])
+    monkeypatch.setattr("eventlog.session.filling.monotonic", lambda: clock[0])
 
     async def slowly() -> AsyncIterator[dict[str, Any]]:
         for number in range(16):
@@ -305,7 +305,7 @@ def test_a_slow_stream_notices_an_interrupt_soon(store: Store, monkeypatch: pyte
 
     async def chat() -> None:
         async with AsyncSession(session).assistant(model="openai/gpt-5") as reply:
-            assert await afill(reply, slowly()) == "aborted"
+            assert (await afill(reply, slowly())).reason == "aborted"
 
     said: list[int] = []
     session = store.create_session()

@@ -35,7 +35,6 @@ from projections.loop import (
     Step,
     Stop,
     Wait,
-    fill,
 )
 from projections.loop.context.window_state import LAST_STEP
 from projections.view.model_view import digest_of
@@ -900,7 +899,7 @@ def test_an_interrupt_ends_an_answer_that_streams(engine: Engine) -> None:
             step = window.next_step()
             assert isinstance(step, CallModel)
             reply, _ = window.begin(step)
-            assert fill(reply, chunks(at)) == reason
+            assert reply.fill(chunks(at)).reason == reason
     assert closed == [False, True]
     assert stopped(ContextWindow(session, environment={}).next_step()) == "aborted"
     said = texts(ModelView.of(session).messages)[-1]

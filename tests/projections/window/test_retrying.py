@@ -59,7 +59,7 @@ def filled(session: Session, provider: Provider, waited: Callable[[float], None]
     """Answer with the provider; each wait is told."""
     with session.assistant(MODEL) as reply:
         reply.step()
-        return fill_retrying(reply, provider, sleep=waited, **options)
+        return fill_retrying(reply, provider, sleep=waited, **options).reason
 
 
 def filled_in_a_task(session: Session, provider: Provider, waited: Callable[[float], None], **options: Any) -> str:
@@ -78,7 +78,7 @@ def filled_in_a_task(session: Session, provider: Provider, waited: Callable[[flo
     async def answer() -> str:
         async with AsyncSession(session).assistant(str(MODEL)) as reply:
             reply.sync.step()
-            return await afill_retrying(reply.sync, ask, sleep=sleep, **options)
+            return (await afill_retrying(reply.sync, ask, sleep=sleep, **options)).reason
 
     return asyncio.run(answer())
 
@@ -230,9 +230,9 @@ def test_an_answer_without_an_end_is_asked_for_again(session: Session) -> None:
         with session.turn("why?", f"r{number}"), session.assistant(MODEL) as reply:
             reply.step()
             if ways == "sync":
-                assert fill_retrying(reply, ask, first_wait=0) == "stop"
+                assert fill_retrying(reply, ask, first_wait=0).reason == "stop"
             else:
-                assert asyncio.run(afill_retrying(reply, later, first_wait=0)) == "stop"
+                assert asyncio.run(afill_retrying(reply, later, first_wait=0)).reason == "stop"
         (part,) = ModelView.of(session).messages[-1].parts
         assert part == ViewText("half and half")
 
@@ -256,7 +256,7 @@ def test_chunks_that_say_nothing_are_nothing(session: Session, chunk: dict[str, 
     with session.assistant(MODEL) as reply:
         reply.step()
         chunks = [chunk, {"choices": [{"delta": {"content": "all"}}]}, chunk, {"choices": [{"finish_reason": "stop"}]}]
-        assert fill_retrying(reply, lambda: chunks) == "stop"
+        assert fill_retrying(reply, lambda: chunks).reason == "stop"
     assert ModelView.of(session).messages[-1].parts == (ViewText("all"),)
 
 
@@ -269,7 +269,7 @@ def test_a_call_of_an_unknown_form_has_a_name_and_an_id(session: Session) -> Non
     with session.assistant(MODEL) as reply:
         reply.step()
         chunks = [{"choices": [{"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]}]
-        assert fill_retrying(reply, lambda: chunks) == "tool-calls"
+        assert fill_retrying(reply, lambda: chunks).reason == "tool-calls"
         assert [reply.call(call.id).call_id for call in reply._calls] == ["call_0", "call_1"]
         for call in reply._calls:
             call.fail("unknown")

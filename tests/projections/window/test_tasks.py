@@ -31,7 +31,6 @@ from projections.loop import (
     RunSubtask,
     RunTools,
     Stop,
-    fill,
     task_tool,
 )
 from projections.loop.decision.steps import PendingCall
@@ -582,7 +581,7 @@ def test_a_stop_reaches_the_sub_session_that_streams(engine: Engine) -> None:
                 if isinstance(step, CallModel):
                     reply, _ = window.begin(step)
                     if session.info.title == "about inner":
-                        assert fill(reply, chunks()) == "aborted"
+                        assert reply.fill(chunks()).reason == "aborted"
                         continue
                     inner = "inner" if session.info.parent else "outer"
                     reply.tool("task", call_id="c").stream_input(json.dumps(task(inner)))

@@ -1,0 +1,183 @@
+"""Reader of Anthropic Messages: the events of a stream, or a whole message.
+
+Deltas of a block are steps as they come; signature and citations close its part. A tool that the
+provider runs has its result in the answer. Blocks of unknown types are kept as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of
+from eventlog.streams.steps import Answered, Argued, Called, Closed, Ended, Kept, Said, Step, Used
+from eventlog.streams.tokens import anthropic_usage
+
+__all__ = ["AnthropicReader"]
+
+_PROVIDER = "anthropic"
+_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool-calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content-filter",
+}
+_CALLS = {"tool_use": False, "server_tool_use": True, "mcp_tool_use": True}
+"""Types of blocks that are calls, and whether the provider runs them."""
+_ABOUT = frozenset({"type", "text", "thinking", "signature", "citations"})
+
+
+class _Block:
+    """A content block that has not stopped."""
+
+    def __init__(self, block: dict[str, Any]) -> None:
+        self.kind = text_of(block.get("type"))
+        self.id = text_of(block.get("id"))
+        self.input = block.get("input")
+        self.has_input = False
+        """Whether pieces of its arguments have come."""
+        self.signature = text_of(block.get("signature"))
+        self.citations: list[Any] = list(block.get("citations") or [])
+        self.whole = block
+        """The block as it began, for one that has no part of its own."""
+
+
+class AnthropicReader:
+    """Reads the events of one answer, or a whole answer."""
+
+    api = "Anthropic Messages"
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, _Block] = {}
+        self._usage: dict[str, Any] = {}
+        self._reason = ""
+        self._is_over = False
+        self._calls = 0
+        """Calls that the program has to run."""
+
+    def take(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
+        """Yield the steps of an event; those of an SDK's helper, which repeat others, have none."""
+        match chunk.get("type"):
+            case "message_start":
+                yield from self._message(object_of(chunk.get("message")))
+            case "content_block_start":
+                yield from self._start(_index(chunk), object_of(chunk.get("content_block")))
+            case "content_block_delta":
+                yield from self._delta(_index(chunk), object_of(chunk.get("delta")))
+            case "content_block_stop":
+                yield from self._stop(_index(chunk))
+            case "message_delta":
+                yield from self._used(chunk.get("usage"))
+                delta = object_of(chunk.get("delta"))
+                reason = text_of(delta.get("stop_reason"))
+                self._reason = _REASONS.get(reason, reason) or self._reason
+                if delta.get("stop_details"):
+                    yield Kept("anthropic.stop_details", dump(delta["stop_details"]))
+            case "message_stop":
+                self._is_over = True
+            case "message":
+                yield from self._message(chunk)
+                self._is_over = True
+            case _:
+                pass
+
+    def end(self) -> Iterator[Step]:
+        """Yield what is left once the stream is over; no `Ended` for an answer that broke off."""
+        for index in [*self._blocks]:
+            yield from self._stop(index)
+        if self._is_over or self._reason:
+            yield Ended(self._reason or ("tool-calls" if self._calls else "stop"))
+
+    def _message(self, message: Mapping[str, Any]) -> Iterator[Step]:
+        yield from self._used(message.get("usage"))
+        reason = text_of(message.get("stop_reason"))
+        self._reason = _REASONS.get(reason, reason)
+        for index, block in enumerate(objects_of(message.get("content"))):
+            yield from self._start(index, block)
+            yield from self._stop(index)
+
+    def _used(self, usage: object) -> Iterator[Step]:
+        found = {name: count for name, count in object_of(usage).items() if count is not None}
+        if found:
+            self._usage |= found
+            yield Used(anthropic_usage(self._usage))
+
+    # -- blocks ------------------------------------------------------------------------------------
+
+    def _start(self, index: int, found: dict[str, Any]) -> Iterator[Step]:
+        block = self._blocks[index] = _Block(found)
+        kind = block.kind
+        if kind in {"text", "thinking"}:
+            text = text_of(found.get("text" if kind == "text" else "thinking"))
+            if text:
+                yield Said("text" if kind == "text" else "reasoning", text, index)
+        elif kind in _CALLS:
+            self._calls += not _CALLS[kind]
+            more = {name: value for name, value in found.items() if name in {"caller", "server_name"} and value}
+            about = metadata_of(_PROVIDER, **more)
+            yield Called(
+                block.id or f"block_{index}",
+                block.id or f"block_{index}",
+                text_of(found.get("name")) or "unknown",
+                _CALLS[kind],
+                about,
+            )
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[Step]:
+        block = self._blocks.get(index)
+        if block is None:
+            kind = "thinking" if delta.get("type") == "thinking_delta" else "text"
+            block = self._blocks[index] = _Block({"type": kind})
+        match delta.get("type"):
+            case "text_delta":
+                yield Said("text", text_of(delta.get("text")), index)
+            case "thinking_delta":
+                yield Said("reasoning", text_of(delta.get("thinking")), index)
+            case "input_json_delta":
+                text = text_of(delta.get("partial_json"))
+                if text:
+                    block.has_input = True
+                    yield Argued(block.id or f"block_{index}", text)
+            case "signature_delta":
+                block.signature += text_of(delta.get("signature"))
+            case "citations_delta":
+                block.citations.append(delta.get("citation"))
+            case "compaction_delta":
+                block.whole = {
+                    **block.whole,
+                    "content": text_of(block.whole.get("content")) + text_of(delta.get("content")),
+                }
+            case _:
+                yield Kept("anthropic.delta", dump(delta))
+
+    def _stop(self, index: int) -> Iterator[Step]:
+        block = self._blocks.pop(index, None)
+        if block is None:
+            return
+        kind, whole = block.kind, block.whole
+        if kind == "text":
+            yield Closed(metadata_of(_PROVIDER, citations=block.citations))
+        elif kind == "thinking":
+            yield Said("reasoning", "", index)  # a signature may stand for thinking that is not shown
+            yield Closed(metadata_of(_PROVIDER, signature=block.signature))
+        elif kind == "redacted_thinking":
+            yield Said("reasoning", "", index)
+            yield Closed(metadata_of(_PROVIDER, redactedData=whole.get("data")))
+        elif kind in _CALLS:
+            if not block.has_input and block.input:
+                yield Argued(block.id or f"block_{index}", dump(block.input))
+        elif kind.endswith("tool_result"):
+            content = whole.get("content")
+            failed = bool(whole.get("is_error")) or text_of(object_of(content).get("type")).endswith("_error")
+            yield Answered(
+                text_of(whole.get("tool_use_id")), content if isinstance(content, str) else dump(content), failed
+            )
+        elif whole.keys() - _ABOUT:
+            yield Kept(f"anthropic.{kind}", dump(whole))
+
+
+def _index(chunk: Mapping[str, Any]) -> int:
+    index = chunk.get("index")
+    return index if isinstance(index, int) else -1

@@ -1,0 +1,62 @@
+"""Parts of a provider's JSON: of the wanted type, or empty."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from eventlog.validation import json_value
+from eventlog.values import Json
+
+__all__ = ["dump", "is_whole", "metadata_of", "number_of", "object_of", "objects_of", "text_of"]
+
+
+_MOST = 1 << 53
+
+
+def object_of(found: object) -> dict[str, Any]:
+    """Return a JSON object; an empty one for anything else."""
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def objects_of(found: object) -> list[dict[str, Any]]:
+    """Return the objects of a JSON array; none for anything else."""
+    items = cast("list[object]", found) if isinstance(found, list) else []
+    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+
+
+def text_of(found: object) -> str:
+    """Return a text; "" for anything else."""
+    return found if isinstance(found, str) else ""
+
+
+def number_of(found: object) -> int:
+    """Return a count of tokens; 0 for anything else."""
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 < found < _MOST else 0
+
+
+def dump(value: object) -> Json:
+    """Return a value as JSON text; lone surrogates are kept as escapes."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        import json
+
+        return json.dumps(value, separators=(",", ":"))
+
+
+def metadata_of(provider: str, **fields: object) -> Json | None:
+    """Return the provider's metadata of a part; None if all fields are empty."""
+    kept = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    return dump({provider: kept}) if kept else None
+
+
+def is_whole(arguments: str) -> bool:
+    """Return whether the arguments of a call are a whole JSON object; none at all are one, too."""
+    if not arguments.strip():
+        return True
+    try:
+        return isinstance(json_value(arguments), dict)
+    except ValueError:
+        return False

@@ -1,0 +1,85 @@
+"""Tokens of a model call, from the fields of each API: no token counts twice."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from eventlog.streams.records import number_of, object_of
+from eventlog.values import Tokens, Usage
+
+_DEAREST = 1_000_000_000
+
+__all__ = ["anthropic_usage", "chat_usage", "gemini_usage", "responses_usage"]
+
+
+def chat_usage(found: dict[str, Any]) -> Usage:
+    """Return the usage of Chat Completions; a cost is taken where the server sends one."""
+    prompt, completion = (
+        object_of(found.get("prompt_tokens_details")),
+        object_of(found.get("completion_tokens_details")),
+    )
+    read = number_of(prompt.get("cached_tokens")) or number_of(found.get("prompt_cache_hit_tokens"))
+    written = number_of(prompt.get("cache_write_tokens")) or number_of(found.get("cache_creation_input_tokens"))
+    total = found.get("total_tokens")
+    tokens = Tokens(
+        input=max(number_of(found.get("prompt_tokens")) - read - written, 0),
+        output=number_of(found.get("completion_tokens")),
+        reasoning=number_of(completion.get("reasoning_tokens")),
+        cache_read=read,
+        cache_write=written,
+        total=number_of(total) if isinstance(total, int) else None,
+    )
+    return Usage(tokens, _price(found.get("cost")))
+
+
+def responses_usage(found: dict[str, Any]) -> Usage:
+    """Return the usage of Responses."""
+    given, made = object_of(found.get("input_tokens_details")), object_of(found.get("output_tokens_details"))
+    read, total = number_of(given.get("cached_tokens")), found.get("total_tokens")
+    return Usage(
+        Tokens(
+            input=max(number_of(found.get("input_tokens")) - read, 0),
+            output=number_of(found.get("output_tokens")),
+            reasoning=number_of(made.get("reasoning_tokens")),
+            cache_read=read,
+            total=number_of(total) if isinstance(total, int) else None,
+        )
+    )
+
+
+def anthropic_usage(found: dict[str, Any]) -> Usage:
+    """Return the usage of Messages: its input has neither what the cache gave nor what it took."""
+    details = object_of(found.get("output_tokens_details"))
+    return Usage(
+        Tokens(
+            input=number_of(found.get("input_tokens")),
+            output=number_of(found.get("output_tokens")),
+            reasoning=number_of(details.get("thinking_tokens")),
+            cache_read=number_of(found.get("cache_read_input_tokens")),
+            cache_write=number_of(found.get("cache_creation_input_tokens")),
+        )
+    )
+
+
+def gemini_usage(found: dict[str, Any]) -> Usage:
+    """Return the usage of Gemini: thoughts are output here, and are not part of its candidates."""
+    read, thought = number_of(found.get("cachedContentTokenCount")), number_of(found.get("thoughtsTokenCount"))
+    given = number_of(found.get("promptTokenCount")) + number_of(found.get("toolUsePromptTokenCount"))
+    total = found.get("totalTokenCount")
+    return Usage(
+        Tokens(
+            input=max(given - read, 0),
+            output=number_of(found.get("candidatesTokenCount")) + thought,
+            reasoning=thought,
+            cache_read=read,
+            total=number_of(total) if isinstance(total, int) else None,
+        )
+    )
+
+
+def _price(found: object) -> Decimal | None:
+    """Return a price in US dollars, as the record spells it; None for anything else."""
+    if not isinstance(found, (int, float)) or isinstance(found, bool) or not 0 <= found < _DEAREST:
+        return None
+    return Decimal(repr(found))

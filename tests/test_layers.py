@@ -65,11 +65,11 @@ LAYERS: dict[str, str] = {
         | message_rendering | assembly explain | followed_view | kept_view | model_view
     """,
     "projections.live": "form | patches | growing | open_messages | live_session | aio",
-    "projections.loop": "streaming tasks | decision | context | __init__",
+    "projections.loop": "tasks | decision | context | __init__",
     "projections.window": "policy sizing | prune compaction retrieval | __init__",
     "projections.cli": """
         exits screen guard import_sources | table bar_chart pager | words output times amounts | short_ids
-        | confirm part_file holders summarizers window_options saved_head import_report view_text part_table
+        | confirm part_file holders  window_options saved_head import_report view_text part_table
           copy_report message_text live_text next_page
         | store_option registry stats_tables | options | commands app | __init__
     """,
@@ -107,7 +107,6 @@ OUTSIDE = {
     "nh3": ("projections.exports",),
     "pygments": ("projections.inspector",),
     "uvicorn": ("projections.cli.commands.serve",),
-    "httpx2": ("projections.loop.streaming",),
 }
 """The rooms that may import each outside library; msgspec is allowed everywhere."""
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from projections.loop.context.refused_request import refusal
     from projections.loop.context.report import WindowReport, window_report
     from projections.loop.context.retrying import fill_retrying
+    from projections.loop.context.summarize_with import summarize_with
     from projections.loop.context.window import ContextWindow, RunningCall
     from projections.loop.context.window_state import ModelRequest
     from projections.loop.decision.steps import (
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         Stop,
         Wait,
     )
-    from projections.loop.streaming.http_summarizer import HttpSummarizer
     from projections.loop.tasks.answer import answer_text
     from projections.loop.tasks.task_calls import task_tool
 
@@ -43,7 +43,6 @@ __all__ = [
     "Compact",
     "CompactionResult",
     "ContextWindow",
-    "HttpSummarizer",
     "ModelRequest",
     "PendingCall",
     "Promote",
@@ -62,6 +61,7 @@ __all__ = [
     "answer_text",
     "fill_retrying",
     "refusal",
+    "summarize_with",
     "task_tool",
     "window_report",
 ]
@@ -88,7 +88,7 @@ _HOMES = {
         "Stop",
         "Wait",
     ),
-    "streaming.http_summarizer": ("HttpSummarizer",),
+    "context.summarize_with": ("summarize_with",),
     "context.retrying": ("fill_retrying",),
     "tasks.answer": ("answer_text",),
     "tasks.task_calls": ("task_tool",),

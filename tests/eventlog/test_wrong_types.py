@@ -185,7 +185,6 @@ MADE: dict[str, type] = {
     "AsyncSubscription": eventlog.AsyncSubscription,
     "AsyncTurn": eventlog.AsyncTurn,
     "ContextWindow": ContextWindow,
-    "HttpSummarizer": loop.HttpSummarizer,
     "LiveView": LiveView,
     "LiveSession": projections.LiveSession,
     "ModelCatalogue": eventlog.ModelCatalogue,

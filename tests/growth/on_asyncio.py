@@ -10,6 +10,7 @@ from eventlog import events as ev
 from eventlog.aio import AsyncReply, AsyncSession, AsyncSubscription
 from eventlog.values import MessageError, Patch
 from projections.loop import AsyncContextWindow, RequestCompaction
+from tests.growth.on_reply import CHUNKS
 from tests.growth.on_window import a_call, a_compacted_window, a_running_call, a_step, a_subtask, a_task, a_window
 from tests.growth.operation import Table, constant
 from tests.growth.place import Place
@@ -84,6 +85,7 @@ ASYNCIO: Table = {
     "AsyncReply.api": constant(lambda _, reply: reply.api, _reply),
     "AsyncReply.call": constant(lambda _, held: held[0].call(held[1].id), _pending),
     "AsyncReply.end_step": constant(lambda _, reply: (reply.step(), reply.end_step()), _reply),
+    "AsyncReply.fill": constant(lambda at, reply: at.awaited(reply.fill(CHUNKS[0])), _reply),
     "AsyncReply.in_step": constant(lambda _, reply: reply.in_step, _reply),
     "AsyncReply.interrupt_requested": constant(lambda _, reply: reply.interrupt_requested, _reply),
     "AsyncReply.is_open": constant(lambda _, reply: reply.is_open, _reply),

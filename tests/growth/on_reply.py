@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 from eventlog import Reply, TextStream, ToolCall
+from eventlog import events as ev
 from eventlog.append.pipeline import Pipeline
 from eventlog.values import MessageError, Patch
 from tests.growth.operation import Table, constant
 from tests.growth.place import Place
 
-__all__ = ["REPLY"]
+__all__ = ["CHUNKS", "REPLY"]
+
+CHUNKS: list[dict[str, Any]] = [
+    *({"choices": [{"delta": {"content": "word "}}]} for _ in range(20)),
+    {"choices": [{"delta": {}, "finish_reason": "stop"}]},
+]
+"""An answer of Chat Completions."""
 
 
 @contextmanager
@@ -80,6 +88,8 @@ REPLY: Table = {
     "Reply.call": constant(_called, _reply),
     "Reply.close": constant(lambda _, reply: reply.close(None), _reply),
     "Reply.end_step": constant(lambda _, reply: reply.end_step(), _step),
+    "Reply.fill": constant(lambda _, reply: reply.fill(CHUNKS), _reply),
+    "Reply.keep": constant(lambda _, reply: reply.keep(ev.Custom("x", "{}")), _reply),
     "Reply.finish": constant(lambda _, reply: reply.finish(), _reply),
     "Reply.in_step": constant(lambda _, reply: reply.in_step, _reply),
     "Reply.interrupt_requested": constant(lambda _, reply: reply.interrupt_requested, _reply),

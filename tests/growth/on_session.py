@@ -255,6 +255,7 @@ SESSION: Table = {
     "Session.append": constant(lambda at, _: at.long.append([(1, ev.SessionRenamed("a title"))])),
     "Session.archive": constant(lambda at, _: at.long.archive()),
     "Executor.interrupt_requested": constant(lambda at, _: at.long.executor.interrupt_requested()),
+    "Executor.require_seen": constant(lambda at, _: at.long.executor.require_seen(1)),
     "Executor.pass_stop_on": constant(lambda at, _: at.long.executor.pass_stop_on()),
     "Executor.command": constant(lambda at, _: at.long.executor.command([ev.SessionRenamed("a title")])),
     "Executor.commit": constant(lambda at, _: at.long.executor.commit([ev.SessionRenamed("a title")])),

@@ -42,6 +42,7 @@ from projections.window import (
     summarize_offline,
 )
 from projections.window.prune.planner import PLANNERS
+from tests.growth.on_reply import CHUNKS
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import POLICY, Place
 from tests.support.window_loop import sections
@@ -50,10 +51,6 @@ __all__ = ["WINDOW", "a_call", "a_compacted_window", "a_running_call", "a_step",
 
 _VIEW = "the view of this session is its history"
 _COVERED = "the messages that are asked for are the history"
-CHUNKS: list[dict[str, Any]] = [{"choices": [{"delta": {"content": "word "}}]} for _ in range(20)] + [
-    {"choices": [{"delta": {}, "finish_reason": "stop"}]}
-]
-
 REQUEST = SummaryRequest("", (), "")
 
 

@@ -20,9 +20,9 @@ from eventlog.aio.reply import fill_from
 from eventlog.session.filling import ABORTED, Filled, Filling
 from eventlog.streams.answer import API
 from eventlog.validation import require, require_function
+from projections.loop.context.backoff import Backoff
 from projections.loop.context.retrying import Attempts, fail, raise_if_garbled
 from projections.loop.context.window import ContextWindow
-from projections.loop.streaming.backoff import Backoff
 from projections.loop.tasks.answer import newest_answer
 from projections.loop.tasks.task_calls import breaks_off
 
@@ -230,7 +230,7 @@ def _sync(reply: Reply | AsyncReply) -> Reply:
 
 
 async def afill(reply: Reply | AsyncReply, answer: object, *, api: API | None = None) -> Filled:
-    """Fill a reply, also a blocking one, from a provider's answer; see `AsyncReply.fill`."""
+    """Fill a reply, also a blocking one, from a provider's answer; see `Reply.fill`."""
     return await fill_from(Filling(_sync(reply), api), answer)
 
 

@@ -9,12 +9,12 @@ from eventlog.errors import StreamError
 from eventlog.session.outcome import provider_error
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
+from eventlog.streams.refusals import is_too_large
 from eventlog.validation import require, require_or_none
 from eventlog.values import MessageError
 from projections.loop.context.window_state import WindowState
 from projections.loop.decision.loop_state import MEDIA
 from projections.loop.decision.refused_media import is_media_refusal, media_to_replace, target_of
-from projections.loop.streaming.chat_stream import is_too_large
 
 __all__ = ["end_reply", "refusal"]
 
@@ -39,7 +39,7 @@ def refusal(error: Exception, session: Session | None = None) -> MessageError:
     if is_media_refusal(status, f"{code or ''} {error}"):
         said = replace(said, name=MEDIA)
         return said if session is None else _with_parts(said, session)
-    is_size = code == "context_length_exceeded" or is_too_large(status, str(error).encode("utf-8", "replace"))
+    is_size = is_too_large(found if isinstance(found, int) else None, code, str(error))
     return replace(said, name="overflow") if is_size else said
 
 

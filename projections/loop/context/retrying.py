@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from json import JSONDecodeError
-from typing import TYPE_CHECKING
 
 from eventlog.errors import StreamError, UnknownStreamError
 from eventlog.session.filling import ABORTED, Filled, Filling, chunks_of, fill_with
@@ -16,11 +15,8 @@ from eventlog.session.outcome import provider_error
 from eventlog.session.reply import Reply
 from eventlog.streams.answer import API
 from eventlog.validation import require, require_function
+from projections.loop.context.backoff import Backoff, asked_wait, is_transient
 from projections.loop.context.refused_request import end_reply
-from projections.loop.streaming.backoff import Backoff, is_transient, seconds_asked
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["Attempts", "fail", "fill_retrying", "raise_if_garbled"]
 
@@ -46,7 +42,7 @@ def fill_retrying(
     whose `status_code` is 429, 5xx and the like, and those in `transient`. The wait doubles from
     `first_wait` seconds, half of it random, or is what `Retry-After` asks for, and is never longer
     than `longest_wait`. Other errors, and the last one, are raised. An interrupt ends it early.
-    `sleep` waits so many seconds.
+    `sleep` waits so many seconds; `api` is that of `Reply.fill`.
     """
     require_function(sleep, "sleep is a function that is given seconds")
     again = Attempts(reply, ask, transient, Backoff(attempts=attempts, first=first_wait, longest=longest_wait))
@@ -87,7 +83,7 @@ class Attempts:
         Behind each of them the program looks whether the user asked for a stop.
         """
         self._reply.retry(provider_error(error))
-        seconds = self._backoff.seconds(self._made, _asked(error))
+        seconds = self._backoff.seconds(self._made, asked_wait(error))
         self._made += 1
         return [LOOK_EVERY] * int(seconds // LOOK_EVERY) + [seconds % LOOK_EVERY]
 
@@ -109,9 +105,3 @@ def raise_if_garbled(error: Exception) -> None:
     """Raise a `ConnectionError` for an answer that is no JSON: it was garbled on its way."""
     if isinstance(error, JSONDecodeError):
         raise ConnectionError(f"the answer broke off: it is no JSON ({error})") from error
-
-
-def _asked(error: Exception) -> float | None:
-    """The seconds that the answer with the error asks for, if it has headers."""
-    headers: Mapping[str, str] | None = getattr(getattr(error, "response", None), "headers", None)
-    return None if headers is None else seconds_asked(headers.get("retry-after"))

@@ -1,7 +1,7 @@
 """Summarisers: any callable, sync or async, that answers with a text or with its pieces.
 
-`pieces` drives every one of them from ordinary code. `offline.py` and `http_summarizer.py` are two
-that ship.
+`pieces` drives every one of them from ordinary code. `offline.py` ships;
+`summarize_with` of `projections.loop` makes one of the loop's callable.
 """
 
 from __future__ import annotations

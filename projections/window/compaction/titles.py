@@ -1,8 +1,7 @@
 """Ask a model for the title of a session.
 
-A title is asked for as a summary is, of any summariser that asks a model (`HttpSummarizer`, or one
-of the program's). The conversation shows nothing of it: what stays is the name of the session, and
-the cost.
+A title is asked for as a summary is, of any summariser that asks a model (`summarize_with`). The
+conversation shows nothing of it: what stays is the name of the session, and the cost.
 """
 
 from __future__ import annotations

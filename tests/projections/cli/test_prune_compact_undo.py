@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,9 +13,8 @@ import pytest
 import eventlog
 from projections.cli.exits import Exit
 from projections.window.compaction.template import SECTIONS
-from tests.support.cli_runner import ROOT, Cli, on_terminal, valid
+from tests.support.cli_runner import ROOT, Cli, valid
 from tests.support.cli_sessions import RECORDED, digest_of_view, recorded, talk
-from tests.support.openai_server import Answer, OpenAIServer, ToolCall
 
 pytestmark = pytest.mark.promise(9)
 
@@ -138,12 +134,12 @@ def test_undo_goes_back_step_by_step(cli: Cli, talked: Path) -> None:
 
 
 def test_compact_offline_and_undo(cli: Cli, talked: Path) -> None:
-    """Without an endpoint the digest writes the summary; the undo returns the view."""
+    """The digest writes the summary; the undo returns the view."""
     before = digest_of_view(talked, "talk")
     foretold = cli("window", "talk", "--json").json["compaction"]
     done = cli("compact", "talk", "--json").json
     valid("compact", done)
-    assert (done["completed"], done["reason"], done["summarizer"]) == (True, "", "digest")
+    assert (done["completed"], done["reason"]) == (True, "")
     assert done["covered"] == foretold["messages"]
     assert done["tokens_after"] < done["tokens_before"]
     found = cli("window", "talk", "--json").json
@@ -155,75 +151,6 @@ def test_compact_offline_and_undo(cli: Cli, talked: Path) -> None:
     assert cli("undo", "talk").code == Exit.OK
     assert digest_of_view(talked, "talk") == before
     assert "covered by the summary" in cli("compact", "talk").out
-
-
-def test_compact_over_http(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The endpoint gets the named model and key, and its stream becomes the summary."""
-    monkeypatch.setenv("MY_KEY", KEY)
-    version = version_of(talked)
-    pieces = [SUMMARY[at : at + 40] for at in range(0, len(SUMMARY), 40)]
-    with OpenAIServer(Answer(pieces, usage=(900, 90))) as server:
-        done = cli(
-            "compact",
-            "talk",
-            "--summarizer",
-            server.url,
-            "--summary-model",
-            "lab/mini",
-            "--api-key-env",
-            "MY_KEY",
-            "--json",
-        )
-        (asked,) = server.asked
-    valid("compact", done.json)
-    assert (done.code, done.json["summarizer"], done.json["requests"]) == (Exit.OK, "http", 1)
-    assert kinds_since(talked, version)[-1] == "CompactionCompleted"
-    assert asked.body["model"] == "lab/mini"
-    assert asked.headers["authorization"] == f"Bearer {KEY}"
-    assert cli("recall", "talk", done.json["summary"]).out.endswith(SUMMARY + "\n")
-    assert KEY not in cli("events", "talk", "--json").out
-
-
-def test_the_session_names_the_model(cli: Cli, talked: Path) -> None:
-    """Without --summary-model the session's model is asked; without any the call is refused."""
-    with OpenAIServer(Answer(SUMMARY)) as server:
-        assert cli("compact", "talk", "--summarizer", server.url).code == Exit.OK
-        assert server.asked[0].body["model"] == "one"
-        assert "authorization" not in server.asked[0].headers
-        with eventlog.open(talked) as store:
-            store.create_session(id="bare").user("hello")
-        answer = cli("compact", "bare", "--summarizer", server.url)
-    assert answer.code == Exit.USAGE
-    assert "--summary-model" in answer.err
-
-
-REFUSED = Answer(status=401, error={"message": f"bad key {KEY}", "code": "invalid_api_key"})
-FAILING = {
-    "empty": (Answer(""), "another summary model"),
-    "tool-called": (Answer(calls=[ToolCall("c", "read")]), "another summary model"),
-    "SummarizerRefusedError": (REFUSED, "API key"),
-}
-"""Answers that fail a compaction, by the reason that is recorded, with the advice."""
-
-
-@pytest.mark.parametrize("reason", FAILING)
-def test_a_failed_compaction(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
-    """A failed compaction ends with exit code 7 and its reason, and leaves the view unchanged."""
-    answer, advice = FAILING[reason]
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    before, version = digest_of_view(talked, "talk"), version_of(talked)
-    with OpenAIServer(answer) as server:
-        failed = cli("compact", "talk", "--summarizer", server.url, "--json")
-    valid("compact", failed.json)
-    assert failed.code == Exit.COMPACTION
-    assert (failed.json["completed"], failed.json["tokens_after"]) == (False, None)
-    assert failed.json["reason"].startswith(reason)
-    assert len(failed.err.splitlines()) == 1
-    assert advice in failed.err
-    assert KEY not in failed.err + failed.out
-    assert digest_of_view(talked, "talk") == before
-    assert kinds_since(talked, version)[-1] == "CompactionFailed"
-    assert [one["reason"] for one in cli("window", "talk", "--json").json["failures"]] == [failed.json["reason"]]
 
 
 def test_nothing_to_compact_writes_nothing(cli: Cli, tmp_path: Path) -> None:
@@ -240,10 +167,6 @@ def test_nothing_to_compact_writes_nothing(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--summarizer", "nonsense"], "http"),
-        (["--summary-model", "m"], "--summarizer URL"),
-        (["--api-key-env", "K"], "--summarizer URL"),
-        (["--summarizer", "http://127.0.0.1:1", "--api-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY"),
         (["--context", "-1"], "--context"),
         (["--preset", "nope"], "--preset"),
     ],
@@ -256,38 +179,6 @@ def test_a_wrong_call_writes_nothing(cli: Cli, talked: Path, options: list[str],
     assert len(answer.err.splitlines()) == 1
     assert words in answer.err
     assert version_of(talked) == version
-
-
-def test_progress_is_drawn_while_a_summary_streams(talked: Path) -> None:
-    """On a terminal a bar counts the characters of the summary as it streams."""
-    with OpenAIServer(Answer([SUMMARY[:200], SUMMARY[200:]])) as server:
-        code, drawn = on_terminal("--store", talked, "compact", "talk", "--summarizer", server.url)
-    assert code == Exit.OK
-    assert "summarising talk" in drawn
-    assert "covered by the summary" in drawn
-
-
-def test_interrupted_while_a_summary_streams(talked: Path) -> None:
-    """Ctrl-C during the summary ends with 130, and the log records the abort."""
-    before, version = digest_of_view(talked, "talk"), version_of(talked)
-    hold = threading.Event()
-    with OpenAIServer(Answer([SUMMARY[:200], SUMMARY[200:]], hold=hold)) as server:
-        command = [sys.executable, "-m", "projections", "--store", str(talked), "compact", "talk"]
-        with subprocess.Popen(
-            [*command, "--summarizer", server.url], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process:
-            while not server.asked:
-                assert process.poll() is None
-                time.sleep(0.02)
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
-        hold.set()
-    assert (process.returncode, out, err) == (Exit.INTERRUPTED, "", "eventlog: interrupted\n")
-    assert digest_of_view(talked, "talk") == before
-    with eventlog.open(talked, read_only=True) as store:
-        failed = [event.event for event in store.session("talk").events(after=version)][-1]
-    assert isinstance(failed, eventlog.events.CompactionFailed)
-    assert failed.reason == "aborted"
 
 
 # -- refused -----------------------------------------------------------------------------------

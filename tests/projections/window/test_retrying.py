@@ -18,8 +18,8 @@ from eventlog.session.session import Session
 from eventlog.values import Model, Retry
 from projections import ModelView
 from projections.loop import afill_retrying, fill_retrying, refusal
+from projections.loop.context.backoff import Backoff, seconds_asked
 from projections.loop.context.retrying import LOOK_EVERY
-from projections.loop.streaming.backoff import Backoff, seconds_asked
 from projections.view.neutral import Text as ViewText
 
 MODEL = Model("openai", "gpt-5")

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-import msgspec
 import pytest
 
 import eventlog
 from eventlog import events as ev
-from eventlog.errors import StreamError, SummarizerRefusedError, UnknownStreamError
+from eventlog.errors import StreamError, UnknownStreamError
 from eventlog.session.filling import Filled
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
@@ -26,8 +25,6 @@ from projections.loop import (
     afill_retrying,
     fill_retrying,
 )
-from projections.loop.streaming.chat_stream import pieces_of_answer, pieces_of_stream
-from projections.loop.streaming.stream_api import is_chat
 from projections.view.neutral import Reasoning, Text
 from tests.support.window_loop import MODEL
 
@@ -263,42 +260,6 @@ def test_an_answer_that_a_content_filter_withheld_has_failed(session: Session, c
         cut = [{"choices": [{"delta": {"content": "Hel"}, "finish_reason": "content_filter"}]}]
         assert loop(session, lambda reply: WAYS[way](reply, cut)) == (1, Stop("finished"))
     assert answer_text(session, turn.answer) == "Hel"
-
-
-@pytest.mark.parametrize(("choice", "_thought"), FORMS)
-def test_a_summary_in_any_form_of_chat_completions_is_read(choice: Chunk, _thought: str) -> None:
-    """Endpoints of summarisers speak the same forms, streamed or whole; others are refused."""
-    data = msgspec.json.encode({"choices": [{**choice, "finish_reason": "stop"}]})
-    for pieces in (pieces_of_stream([b"data: " + data + b"\n\n"]), pieces_of_answer(data)):
-        assert "".join(piece for piece in pieces if isinstance(piece, str)) == "Hello"
-    for unread in UNREAD:
-        with pytest.raises(SummarizerRefusedError):
-            list(pieces_of_answer(msgspec.json.encode({"choices": [{**unread, "finish_reason": "stop"}]})))
-
-
-@pytest.mark.parametrize(("api", "chunk"), CASES)
-def test_a_summary_of_another_api_is_refused(api: str, chunk: Chunk) -> None:
-    """A summariser's endpoint that speaks another API is named, streamed or whole."""
-    data = msgspec.json.encode(chunk)
-    for answer in (pieces_of_stream([b"data: " + data + b"\n\n"]), pieces_of_answer(data)):
-        with pytest.raises(Exception, match=api or "not known") as caught:
-            list(answer)
-        assert isinstance(caught.value, SummarizerRefusedError)
-
-
-@pytest.mark.parametrize(
-    "chunk",
-    [
-        {"choices": []},
-        {"object": "chat.completion.chunk", "id": "c"},
-        {"usage": {"prompt_tokens": 1, "completion_tokens": 1}},
-        {"id": "", "choices": [], "prompt_filter_results": []},
-    ],
-)
-def test_every_chunk_of_chat_completions_is_known(chunk: Chunk) -> None:
-    """First chunks of compatible servers are known; an empty one says nothing."""
-    assert is_chat(chunk)
-    assert not is_chat({})
 
 
 @pytest.mark.parametrize("chunks", EMPTY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
@@ -12,7 +12,7 @@ from eventlog.errors import CallError, StreamError
 from eventlog.session.outcome import is_disconnect
 from eventlog.validation import require, require_wait
 
-__all__ = ["AGAIN", "Backoff", "is_transient", "seconds_asked"]
+__all__ = ["Backoff", "asked_wait", "is_transient", "seconds_asked"]
 
 AGAIN = frozenset({408, 409, 425, 429, *range(500, 600)})
 """Statuses after which the same request may succeed."""
@@ -71,3 +71,9 @@ def seconds_asked(header: str | None, now: Callable[[], datetime] | None = None)
         return None
     at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     return max((at - (now() if now is not None else datetime.now(UTC))).total_seconds(), 0.0)
+
+
+def asked_wait(error: Exception) -> float | None:
+    """Return the seconds that the answer with an error asks for, if it has headers."""
+    headers: Mapping[str, str] | None = getattr(getattr(error, "response", None), "headers", None)
+    return None if headers is None else seconds_asked(headers.get("retry-after"))

@@ -1,0 +1,140 @@
+"""A summariser from the loop's own callable: one way to ask a model, for answers and summaries."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator
+from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction
+from typing import TYPE_CHECKING, Any, cast
+
+from eventlog.errors import (
+    RequestTooLargeError,
+    StreamError,
+    SummarizerError,
+    SummarizerRefusedError,
+    UnknownStreamError,
+)
+from eventlog.session.filling import chunks_of
+from eventlog.streams.answer import API, AnswerReader, plain
+from eventlog.streams.steps import Called, Ended, Said, Step, Used
+from eventlog.validation import require_function
+from projections.loop.context.backoff import Backoff, asked_wait, is_transient
+from projections.loop.context.refused_request import refusal
+from projections.loop.context.window_state import ModelRequest
+from projections.view.options import DEFAULT
+from projections.window.compaction.request import SummaryRequest
+from projections.window.compaction.summarizer import Piece, Summarizer, ToolCalled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["summarize_with"]
+
+
+def summarize_with(
+    ask: Callable[[ModelRequest], object],
+    *,
+    api: API | None = None,
+    attempts: int = 4,
+    first_wait: float = 0.5,
+    longest_wait: float = 30.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Summarizer:
+    """Return a summariser that asks a model as the loop does.
+
+    `ask` is given a request, the conversation and the prompt without tools, and returns the answer,
+    as for `fill_retrying`; it may be a coroutine function. `api` names the API of the answer. An
+    answer that failed before any text is asked for again, `attempts` times in all: the wait doubles
+    from `first_wait` seconds to `longest_wait` at most; `sleep` waits so many seconds.
+    """
+    require_function(ask, "`ask` is a function that returns an answer")
+    require_function(sleep, "sleep is a function that is given seconds")
+    backoff = Backoff(attempts=attempts, first=first_wait, longest=longest_wait)
+
+    def summarize(request: SummaryRequest) -> Generator[Piece]:
+        for attempt in range(1, attempts + 1):
+            reading = _Reading(api)
+            try:
+                for chunk in chunks_of(ask(_request(request))):
+                    yield from reading.pieces(chunk)
+                yield from reading.end()
+            except Exception as error:
+                if reading.has_said or attempt == attempts or not is_transient(error):
+                    raise _failure(error, attempt) from error
+                sleep(backoff.seconds(attempt, asked_wait(error)))
+            else:
+                return
+
+    async def asummarize(request: SummaryRequest) -> AsyncGenerator[Piece]:
+        for attempt in range(1, attempts + 1):
+            reading = _Reading(api)
+            try:
+                answer: Any = ask(_request(request))
+                answer = await answer if isawaitable(answer) else answer
+                async for chunk in cast("AsyncIterable[Any]", answer):
+                    for piece in reading.pieces(chunk):
+                        yield piece
+                for piece in reading.end():
+                    yield piece
+            except Exception as error:
+                if reading.has_said or attempt == attempts or not is_transient(error):
+                    raise _failure(error, attempt) from error
+                await asyncio.to_thread(sleep, backoff.seconds(attempt, asked_wait(error)))
+            else:
+                return
+
+    return asummarize if iscoroutinefunction(ask) or isasyncgenfunction(ask) else summarize
+
+
+class _Reading:
+    """The pieces of one answer."""
+
+    def __init__(self, api: API | None) -> None:
+        self._reader = AnswerReader(api)
+        self._reason = ""
+        self.has_said = False
+        """Whether any of the summary has come."""
+
+    def pieces(self, chunk: Any) -> Iterator[Piece]:
+        """Yield the pieces of a chunk; reasoning is no part of a summary."""
+        yield from self._pieces(self._reader.take(plain(chunk)))
+
+    def end(self) -> Iterator[Piece]:
+        """Yield the rest; raises an error for a summary that is not whole."""
+        yield from self._pieces(self._reader.end())
+        if not self._reason:
+            raise ConnectionError("the answer broke off: its stream ended without a finish reason")
+        if self._reason in {"length", "content-filter"}:
+            raise SummarizerRefusedError(f"the summary was not written to its end ({self._reason})")
+
+    def _pieces(self, steps: Iterable[Step]) -> Iterator[Piece]:
+        for step in steps:
+            if isinstance(step, Said) and step.kind == "text":
+                self.has_said = True
+                yield step.text
+            elif isinstance(step, Used):
+                yield step.usage
+            elif isinstance(step, Called):
+                yield ToolCalled(step.tool)
+            elif isinstance(step, Ended):
+                self._reason = step.reason
+
+
+def _request(asked: SummaryRequest) -> ModelRequest:
+    system = (asked.system,) if asked.system else ()
+    return ModelRequest(asked.conversation(), system, None, None, 0, b"", DEFAULT, asked.tokens, None)
+
+
+def _failure(error: Exception, attempts: int) -> Exception:
+    """Return the error that the compaction records."""
+    if isinstance(error, (SummarizerError, SummarizerRefusedError)):
+        return error
+    status = getattr(error, "status_code", None)
+    if refusal(error).name == "overflow":
+        return RequestTooLargeError(f"the request for a summary was refused for its size: {error}", status=status)
+    if is_transient(error):
+        return SummarizerError(f"the summary broke off: {type(error).__name__}: {error}", attempts=attempts)
+    if isinstance(error, (StreamError, UnknownStreamError)) or isinstance(status, int):
+        return SummarizerRefusedError(f"the request for a summary was refused: {error}", status=status)
+    return error

@@ -1,1 +1,0 @@
-"""Chunks of streams, pauses between attempts, and the summariser over HTTP."""

@@ -201,15 +201,7 @@ def _planner(at: Place) -> Generator[str]:
 def _case(at: Place) -> Generator[PruneCase]:
     with a_window(at) as window:
         now = window.state.situation()
-        yield PruneCase(
-            now.state,
-            now.prune_policy(),
-            now.measure,
-            now.options,
-            now.usable,
-            inside=False,
-            candidates=now.candidates,
-        )
+        yield PruneCase(now.state, now.prune_policy(), now.measure, now.options, now.usable, inside=False)
 
 
 async def _chunks() -> AsyncIterator[Any]:

@@ -57,8 +57,6 @@ def cost_aware(case: PruneCase) -> PrunePlan | None:
 
 def _pays(case: PruneCase, freed: int, first: ToolResult, behind: int) -> bool:
     """Whether later requests save more than sending anew what stays `behind` the first result."""
-    if freed <= 0:
-        return False
     prices = case.policy.prices or Prices()
     anew = (prices.cache_write or prices.input) - prices.cache_read
     given = case.policy.expected_turns

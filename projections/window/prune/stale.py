@@ -1,7 +1,7 @@
 """The results that a later result or a later writing made stale.
 
-For `superseded.py`, which says when that is. The view is read from its end, and what a result does
-to earlier ones is noted: its call, the files that it wrote, and those that it shows.
+For `superseded.py`, which has the rule. One pass reads the view from its end and notes the effect of
+each result on earlier ones: its call, the files that it wrote, and those that it shows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def stale_results(case: PruneCase) -> set[str]:
 
 
 class _Later:
-    """What the parts behind one have called, written and shown."""
+    """The calls, written files and shown files of the later parts of a view."""
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
@@ -38,7 +38,7 @@ class _Later:
         """By path, all that was asked for beside it."""
 
     def makes_stale(self, part: Part) -> bool:
-        """Return whether a part is a stale result; it is behind the next one asked about."""
+        """Return whether `part` is a stale result, and note its own effect on earlier parts."""
         if isinstance(part, NotePart):
             if isinstance(part.note, Patch) and not part.removed:
                 self._written.update(map(posixpath.normpath, part.note.files))

@@ -1,7 +1,7 @@
 """The results that a later result or a later writing made stale.
 
-For `superseded.py`, which has the rule. One pass reads the view from its end and notes the effect of
-each result on earlier ones: its call, the files that it wrote, and those that it shows.
+For `superseded.py`, which has the rule. One pass reads the view from its end and notes the
+effect of each result on earlier ones: its call, the files that it wrote, and those that it shows.
 """
 
 from __future__ import annotations

@@ -757,7 +757,7 @@ class Windows(RuleBasedStateMachine):
 
 
 def _newest(state: Conversation) -> list[object]:
-    """What the decision looks at: question, answers, those of the turn, the open one, the queue."""
+    """Ids of the question, the open answer, the queued message, all answers and the turn's."""
     found = newest_question(state), open_answer(state), queued_message(state)
     return [
         *(message and message.id for message in found),
@@ -766,7 +766,7 @@ def _newest(state: Conversation) -> list[object]:
 
 
 def _searched(now: Situation) -> list[object]:
-    """The same, searched for in all messages of the view."""
+    """Search all messages of the view for the ids that `_newest` returns."""
     shown = sorted(now.messages, key=lambda message: message.place)
     asked = [message for message in shown if message.user and not message.is_marker]
     said = [message for message in reversed(shown) if not (message.user or message.summary)]

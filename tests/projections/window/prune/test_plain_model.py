@@ -97,22 +97,22 @@ class Model:
             self.prunable = free[last + 1 :]
 
     def beyond(self, parts: Sequence[ToolPart]) -> list[ToolPart]:
-        """Those that do not fit into the protected tokens with all that are newer."""
+        """Return the parts that do not fit into the protected tokens with all newer ones."""
         return [part for index, part in enumerate(parts) if sum(map(size, parts[index:])) > self.protect]
 
     def recency(self) -> list[ToolPart]:
-        """What is beyond the protected tokens, if it is enough."""
+        """Results beyond the protected tokens, if they are enough."""
         return self._enough(self.beyond(self.prunable))
 
     def superseded(self) -> list[ToolPart]:
-        """What is stale, and of the rest what is beyond the protected tokens, if it is enough."""
+        """Stale results, and others beyond the protected tokens, if they are enough."""
         stale = {part.id for index, (_, part) in enumerate(self.whole) if self._is_stale(index)}
         gone = {part.id for part in self.beyond([part for part in self.prunable if part.id not in stale])}
         gone |= {part.id for part in self.large if part.id in stale}
         return self._enough([part for _, part in self.whole if part.id in gone])
 
     def opencode(self) -> list[ToolPart]:
-        """Back from the newest turns to a pruned result, whatever the message and the size."""
+        """Results of any size between the newest pruned one and the newest turns."""
         users = [index for index, message in enumerate(self.messages) if message.user]
         bound = _begin_of(self.policy.turns, users, self.messages)
         found = [part for index, part in self.whole if index < bound and part.tool not in self.policy.protected_tools]
@@ -121,7 +121,7 @@ class Model:
         return chosen if sum(map(size, chosen)) > self.minimum else []
 
     def cost_aware(self) -> list[ToolPart]:
-        """The beginning that saves the most, if it saves anything at the number of requests."""
+        """Results from the best beginning on, if the expected requests pay for them."""
         beyond = self.beyond(self.prunable)
         given = self.policy.expected_turns
         choices = [beyond[index:] for index in range(len(beyond))]

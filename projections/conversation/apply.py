@@ -218,11 +218,8 @@ def _finished(state: Conversation, event: ev.MessageFinished, version: int, time
     del version
     message = state.messages.get(event.message)
     if message is not None:
-        if message.id in state.split:
-            state.join_texts(message)
-        message.finished, message.reason, message.error = time, event.reason, event.error
-        if state.tracks_changes:
-            state.mark_changed(message.id)
+        state.finish(message, time)
+        message.reason, message.error = event.reason, event.error
 
 
 def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int, time: int) -> None:

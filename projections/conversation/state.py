@@ -59,8 +59,8 @@ class Conversation:
     """The state of a conversation, with the indexes that make one more event cost O(1).
 
     `messages` are in order of their beginning. `changed`, `added` and `reshaped` tell a live reader
-    what changed since it last looked, from `track_changes` on; they, and the index `where`, are no
-    part of the state.
+    what changed since it last looked, from `track_changes` on; they, and the indexes `where`,
+    `users` and `unsettled`, are no part of the state.
     """
 
     __slots__ = (
@@ -84,6 +84,8 @@ class Conversation:
         "tools",
         "touches",
         "tracks_changes",
+        "unsettled",
+        "users",
         "where",
         "whole",
     )
@@ -109,6 +111,10 @@ class Conversation:
         self.newest_place = 0
         """Place of the newest message that is not the model's."""
         self.where: dict[str, tuple[Message, Part]] = {}
+        self.users: dict[str, Message] = {}
+        """The messages of users and of the program that have their place, in order."""
+        self.unsettled: dict[str, Message] = {}
+        """The replies that are open and the messages that are queued, the oldest first."""
         self.newest_user: Message | None = None
         """Result of `newest_user_message`; None where it is to be looked for."""
         self.split: set[str] = set()
@@ -150,7 +156,9 @@ class Conversation:
         """The conversation again; ValueError if the bytes are of another shape."""
         plain = unpack(data, StoredConversation)
         found = cls(whole=plain.whole)
-        found.messages = {message.id: message for message in plain.messages}
+        for message in plain.messages:
+            found.messages[message.id] = message
+            found._index(message)
         found.compactions = {compaction.part: compaction for compaction in plain.compactions}
         found.in_force = plain.in_force
         found.header, found.rest, found.tools = plain.header, plain.rest, plain.tools
@@ -214,6 +222,7 @@ class Conversation:
     def add_message(self, message: Message) -> None:
         """A message begins."""
         self.messages[message.id] = message
+        self._index(message)
         if message.user:
             self.newest_place = message.version
         if not self.tracks_changes:
@@ -238,9 +247,19 @@ class Conversation:
         for part in message.parts:
             join_part(part)
 
+    def finish(self, message: Message, time: int) -> None:
+        """A reply ends."""
+        if message.id in self.split:
+            self.join_texts(message)
+        message.finished = time
+        self.unsettled.pop(message.id, None)
+        self.mark_changed(message.id)
+
     def promote(self, message: Message, version: int) -> None:
         """Promote a queued message: it moves behind all others, except in the transcript."""
         message.promoted = self.newest_place = version
+        self.unsettled.pop(message.id, None)
+        self._index(message)
         self.newest_user = None
         self.mark_changed(message.id)
         if not self.whole:
@@ -319,10 +338,18 @@ class Conversation:
         summary = self.messages.get(compaction.summary or "")
         return summary.version if summary is not None else -1
 
+    def _index(self, message: Message) -> None:
+        if message.user and not message.waiting:
+            self.users[message.id] = message
+        elif message.finished is None:
+            self.unsettled[message.id] = message
+
     def _forget(self, message: Message) -> None:
         if message.answers and message.seen_upto > self.heard[1]:
             self.heard = message.id, message.seen_upto
         del self.messages[message.id]
+        self.users.pop(message.id, None)
+        self.unsettled.pop(message.id, None)
         self.newest_user = None
         self.changed.pop(message.id, None)
         self.split.discard(message.id)

@@ -222,10 +222,6 @@ class LiveView:
         """Apply the events that came since; return whether there were any."""
         return self._followed.advance(self._session.reader)
 
-    def note(self) -> None:
-        """Bring the view up to date, so that the state records only later changes."""
-        self._followed.note()
-
     def excluding(self, message: str | None, *, max_steps: str | None = None) -> ModelView:
         """Return the view without a message; `max_steps` wins over that of the options."""
         if message is not None:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
         TruncationPolicy,
         policy_named,
     )
-    from projections.window.prune.case import PruneCase, PrunePlan
-    from projections.window.prune.outline import ToolResult
+    from projections.window.prune.case import PruneCase, PrunePlan, ToolResult
     from projections.window.prune.planner import PrunePlanner, register_planner
     from projections.window.retrieval.covered import covered_by
     from projections.window.retrieval.recall import RecallResult, recall
@@ -79,8 +78,7 @@ _HOMES = {
         "TruncationPolicy",
         "policy_named",
     ),
-    "prune.case": ("PruneCase", "PrunePlan"),
-    "prune.outline": ("ToolResult",),
+    "prune.case": ("PruneCase", "PrunePlan", "ToolResult"),
     "prune.planner": ("PrunePlanner", "register_planner"),
     "retrieval.covered": ("covered_by",),
     "retrieval.recall": ("RecallResult", "recall"),

@@ -105,8 +105,6 @@ VIEWS: Table = {
     "LiveView.advance, wide": constant(lambda _, live: live.advance(), _wide),
     "LiveView.catch_up": constant(lambda _, live: live.catch_up(), _live),
     "LiveView.excluding": constant(lambda _, live: live.excluding(None), _live),
-    "LiveView.note": constant(lambda _, live: live.note(), _live),
-    "LiveView.note, wide": constant(lambda _, live: live.note(), _wide),
     "LiveView.render_with": constant(lambda _, live: live.render_with(preset("default")), _live),
     "LiveView.save": constant(lambda _, live: live.save(), _live),
     "LiveView.state": constant(lambda _, live: live.state, _live),

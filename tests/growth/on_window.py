@@ -43,13 +43,14 @@ from projections.window import (
 )
 from projections.window.prune.planner import PLANNERS
 from tests.growth.on_reply import CHUNKS
-from tests.growth.operation import Table, constant, history, output
+from tests.growth.operation import Table, constant, history
 from tests.growth.place import POLICY, Place
 from tests.support.window_loop import sections
 
 __all__ = ["WINDOW", "a_call", "a_compacted_window", "a_running_call", "a_step", "a_subtask", "a_task", "a_window"]
 
 _VIEW = "the view of this session is its history"
+_RESULTS = "from the trigger on a prune is planned from all results of the view"
 _COVERED = "the messages that are asked for are the history"
 REQUEST = SummaryRequest("", (), "")
 
@@ -68,6 +69,17 @@ def _wide(at: Place) -> Generator[ContextWindow]:
     window = at.wide_window
     with window:
         window.next_step()
+        yield window
+
+
+@contextmanager
+def _roomy(at: Place) -> Generator[ContextWindow]:
+    """A window that is as wide, below the trigger of a prune."""
+    window = at.roomy_window
+    with window:
+        at.wide.user("a question")
+        window.next_step()
+        at.wide.user("a question")
         yield window
 
 
@@ -143,10 +155,8 @@ def _question(at: Place) -> Generator[ContextWindow]:
         yield window
 
 
-def _planned(window: ContextWindow) -> int:
-    """The number of results that the next step clears: the operation's output."""
-    step = window.next_step()
-    return len(step.plan.parts) if isinstance(step, Prune) else 1
+def _planned(window: ContextWindow) -> None:
+    assert isinstance(window.next_step(), Prune)
 
 
 @contextmanager
@@ -197,15 +207,7 @@ def _planner(at: Place) -> Generator[str]:
 def _case(at: Place) -> Generator[PruneCase]:
     with a_window(at) as window:
         now = window.state.situation()
-        yield PruneCase(
-            now.state,
-            now.prune_policy(),
-            now.measure,
-            now.options,
-            now.usable,
-            inside=False,
-            candidates=now.candidates,
-        )
+        yield PruneCase(now.state, now.prune_policy(), now.measure, now.options, now.usable, inside=False)
 
 
 async def _chunks() -> AsyncIterator[Any]:
@@ -238,8 +240,10 @@ WINDOW: Table = {
     "ContextWindow.fail": constant(lambda _, held: held[0].fail(held[1], ValueError("no")), a_running_call),
     "ContextWindow.finish": constant(_finish, a_call),
     "ContextWindow.next_step": constant(lambda _, window: window.next_step(), _question),
-    "ContextWindow.next_step, wide": output(lambda _, window: _planned(window), _wide_question),
-    "ContextWindow.next_step, wide, nothing new": output(lambda _, window: _planned(window), _wide),
+    "ContextWindow.next_step, wide": constant(lambda _, window: window.next_step(), _roomy),
+    "ContextWindow.next_step, wide, a prune to plan": history(
+        lambda _, window: _planned(window), _RESULTS, _wide_question
+    ),
     "ContextWindow.perform": constant(
         lambda _, window: window.perform(RequestCompaction(overflow=False, tokens=0)), a_window
     ),
@@ -262,7 +266,6 @@ WINDOW: Table = {
     "PruneCase.beyond": constant(lambda _, case: case.beyond([]), _case),
     "PruneCase.calibrated": constant(lambda _, case: case.calibrated(100), _case),
     "PruneCase.is_prunable": constant(lambda _, case: any(map(case.is_prunable, islice(case.results(), 1))), _case),
-    "PruneCase.messages": constant(lambda _, case: case.messages, _case),
     "PruneCase.minimum": constant(lambda _, case: case.minimum, _case),
     "PruneCase.plan": constant(lambda _, case: case.plan([], "mine"), _case),
     "PruneCase.protect": constant(lambda _, case: case.protect, _case),

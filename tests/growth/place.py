@@ -27,7 +27,7 @@ from eventlog.history.catalog import CatalogEntry
 from eventlog.history.cursor import StreamMark, tag_of
 from eventlog.history.name_streams import NameState, state_append
 from eventlog.log.commit import Append
-from eventlog.values import Origin, Reasoning, Text, Tokens, Tool, Usage
+from eventlog.values import Limits, Origin, Reasoning, Text, Tokens, Tool, Usage
 from projections import LiveView, ModelView, Transcript
 from projections.exports.jsonl import jsonl_lines
 from projections.loop import ContextWindow
@@ -184,8 +184,13 @@ class Place:
         """The window of the session whose view is as long as its history."""
         return self._window(self.wide)
 
-    def _window(self, session: Session) -> ContextWindow:
-        window = ContextWindow(session, POLICY, summarizer=lambda _: sections(), environment={})
+    @cached_property
+    def roomy_window(self) -> ContextWindow:
+        """A window of the same session for a model that takes far more than the view has."""
+        return self._window(self.wide, Limits(100_000_000, 1_000))
+
+    def _window(self, session: Session, limits: Limits = LIMITS) -> ContextWindow:
+        window = ContextWindow(session, POLICY, limits=limits, summarizer=lambda _: sections(), environment={})
         assert window.tokens
         return window
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from projections.window.prune.planner import PLANNERS
 from tests.faults.tally import SLOW
 from tests.growth.judging import compared
 from tests.growth.measuring import least
@@ -53,6 +55,17 @@ def test_no_operation_grows_faster_than_its_class(places: tuple[Place, Place], t
         if not growth.sound
     }
     assert not steep
+
+
+@pytest.mark.parametrize("planner", sorted(PLANNERS))
+def test_a_prune_is_planned_in_twenty_microseconds_a_message(places: tuple[Place, Place], planner: str) -> None:
+    """At both sizes, once the sizes of the results are known."""
+    for place in places:
+        with place.wide_window as window:
+            now = window.state.situation()
+            now.prune_plan(inside=True, planner=planner)
+            seconds = least(partial(now.prune_plan, inside=True, planner=planner), 10)
+            assert seconds <= 20e-6 * len(now.messages), f"{seconds / len(now.messages) * 1e6:.1f} µs a message"
 
 
 @pytest.mark.timeout(900)

@@ -13,7 +13,7 @@ from projections.conversation.parts import CompactionPart, Message, Part, StepPa
 from projections.conversation.state import Conversation
 from projections.view.options import DEFAULT
 from projections.window.policy.policy import PrunePolicy
-from projections.window.prune.candidates import CLEARED_TOKENS
+from projections.window.prune.case import CLEARED_TOKENS
 from projections.window.prune.planner import PLANNERS, PrunePlan, plan_prune
 
 __all__ = [

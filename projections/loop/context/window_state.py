@@ -35,8 +35,6 @@ from projections.window.policy.policy import (
     prices_of,
     switched,
 )
-from projections.window.prune.candidates import Candidates
-from projections.window.prune.outline import Outline
 from projections.window.retrieval.recall_calls import offers_recall
 from projections.window.retrieval.truncation import truncate
 from projections.window.sizing.sizes import TokenSizes, sizes_named
@@ -149,8 +147,6 @@ class WindowState:
         self._sizes.update(state)
         if isinstance(self._sizes, TokenSizes):
             self._sizes.ratio = self.loop.calibration.ratio(self.model_name)
-        self._outline.look(state)
-        self._live.note()
 
     def _limits(self, recorded: _Settings) -> Limits | None:
         """The limits in force: given, recorded with this model, or those of the catalogue.
@@ -201,8 +197,6 @@ class WindowState:
         self._sizes: Sizes = sizes_named(
             self._counter.name, self._live.state, self.options, self._session.text, cache=self._cache
         )
-        self._outline = Outline(self._live.state, self.options)
-        self._candidates = Candidates(self._outline, self.policy.prune.protected_tools, self._sizes)
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -328,8 +322,6 @@ class WindowState:
             self.count,
             lambda: self.view(self._filled_message).messages,
             lambda: self.view(self._filled_message).system,
-            self._outline,
-            self._candidates,
             self._filled_message,
             allow_repeats,
             self._prices,

@@ -92,13 +92,13 @@ def what_helps(now: Situation) -> str:
 def _unanswered(now: Situation) -> list[Message]:
     """Return the questions that no reply has answered: no compaction covers them."""
     answered = now.state.answered_place()
-    messages = [message for message in now.outline.messages if message.user and message.place > answered]
+    messages = [message for message in now.messages if message.user and message.place > answered]
     return [message for message in messages if not (message.synthetic or message.is_marker)]
 
 
 def _is_shorter(now: Situation, selection: Selection) -> bool:
     """Whether a view that has too many messages has fewer after this compaction."""
-    most, messages = now.policy.overflow.max_messages, now.outline.messages
+    most, messages = now.policy.overflow.max_messages, now.messages
     if most is None or len(messages) <= most:
         return True
     return len(now.staying(selection)) + len(("marker", "summary", "continuation")) < len(messages)
@@ -118,7 +118,7 @@ def _too_large(now: Situation, room: int) -> list[Message]:
     """Return the messages without which the rest fits; [] if three are not enough."""
     left = now.request()
     found: list[Message] = []
-    said = [message for message in now.outline.messages if not (message.is_marker or message.summary)]
+    said = [message for message in now.messages if not (message.is_marker or message.summary)]
     for message in sorted(said, key=now.measure.sent, reverse=True)[:3]:
         if left < room:
             break
@@ -129,7 +129,7 @@ def _too_large(now: Situation, room: int) -> list[Message]:
 
 def _last_that_fits(now: Situation, room: int) -> Message | None:
     """Return the newest question before which all fits; None if even the summary does not."""
-    messages = [message for message in now.outline.messages if message.place > _in_force(now)]
+    messages = [message for message in now.messages if message.place > _in_force(now)]
     size = now.request() - now.measure.messages(messages)
     found: Message | None = None
     for message in messages:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from eventlog.session.outcome import CRASHED, is_crash
 from projections.conversation.parts import Message, SubtaskPart, ToolPart
+from projections.loop.decision.exchange import answers, newest_question, open_answer, queued_message, turn_answers
 from projections.loop.decision.full_window import blocked, may_help, what_helps
 from projections.loop.decision.loop_state import MEDIA, LatestAnswer
 from projections.loop.decision.refused_media import media_to_replace, target_of
@@ -77,8 +78,7 @@ class _Turn:
 
     def __init__(self, situation: Situation) -> None:
         self._now = situation
-        self._outline = situation.outline
-        self._asked = situation.outline.asked
+        self._asked = newest_question(situation.state)
         self._last = self._to_repeat(self._newest_answer())
         self._heard = self._newest_that_has_seen()
         self._said = situation.loop.said_place
@@ -91,8 +91,7 @@ class _Turn:
 
         A covered answer counts, so that the loop does not ask the model for it again.
         """
-        answers = self._outline.answers
-        last = answers[-1] if answers else None
+        last = next(answers(self._now.state), None)
         known = self._now.loop.answer
         if (
             known is not None
@@ -109,7 +108,7 @@ class _Turn:
         asked, last = self._asked, self._last
         if asked is None or last is None or last.has_seen(asked.place):
             return last
-        for answer in reversed(self._outline.answers):
+        for answer in answers(self._now.state):
             if answer.place < asked.place:
                 break
             if answer.has_seen(asked.place):
@@ -144,7 +143,7 @@ class _Turn:
 
     def open_message(self) -> _Found | None:
         """An open message waits for its results, or for the loop that fills it."""
-        message = self._outline.open_answer()
+        message = open_answer(self._now.state)
         if message is None:
             return None
         if message.id != self._now.open_message:
@@ -157,12 +156,12 @@ class _Turn:
 
     def broken_tasks(self) -> _Found | None:
         """Tasks of the newest answer that a crash broke off, and nothing was asked since."""
-        asked, answers = self._asked, self._outline.answers
-        if asked is None or not answers or not answers[-1].has_seen(asked.place) or not is_crash(answers[-1].error):
+        asked, last = self._asked, next(answers(self._now.state), None)
+        if asked is None or last is None or not last.has_seen(asked.place) or not is_crash(last.error):
             return None
-        broken = [part for part in answers[-1].parts if isinstance(part, ToolPart) and _is_broken_task(part)]
+        broken = [part for part in last.parts if isinstance(part, ToolPart) and _is_broken_task(part)]
         calls = tuple(_pending(part, self._now.measure) for part in broken)
-        return _Found(RunTools(answers[-1].id, calls)) if calls else None
+        return _Found(RunTools(last.id, calls)) if calls else None
 
     def subtask(self) -> _Found | None:
         """The first subtask of the newest request that is not carried out yet."""
@@ -188,7 +187,7 @@ class _Turn:
         last, now = self._last, self._now
         if last is None or last.error is None or last.error.name != MEDIA or not self._broke_off():
             return None
-        times = len([*takewhile(_is_media_refusal, self._outline.turn_answers())])
+        times = len([*takewhile(_is_media_refusal, turn_answers(self._now.state))])
         media = media_to_replace(now, last.error, times)
         return _Found(ReplaceMedia(media, last.error.message, target_of(now))) if media else None
 
@@ -243,16 +242,16 @@ class _Turn:
 
         Behind an answer that failed or was stopped, none before the user goes on.
         """
-        waiting = self._outline.waiting
-        if not waiting or (self._broke_off() and not 0 < self._ended() < max(self._said, self._now.loop.queued)):
+        queued = queued_message(self._now.state)
+        if queued is None or (self._broke_off() and not 0 < self._ended() < max(self._said, self._now.loop.queued)):
             return None
-        return _Found(Promote(next(iter(waiting))))
+        return _Found(Promote(queued.id))
 
     def behind_interrupt(self) -> Step:
         """Stop, or go on with the queue if the user queued a message since."""
-        waiting, loop = self._outline.waiting, self._now.loop
-        if waiting and loop.queued > loop.interrupted and self._outline.open_answer() is None:
-            return Promote(next(iter(waiting)))
+        queued, loop = queued_message(self._now.state), self._now.loop
+        if queued is not None and loop.queued > loop.interrupted and open_answer(self._now.state) is None:
+            return Promote(queued.id)
         return Stop("interrupted")
 
     def end(self) -> _Found:
@@ -297,7 +296,7 @@ class _Turn:
         """The tokens that are over the limit, None if none are."""
         now = self._now
         policy = now.policy.overflow
-        if policy.max_messages is not None and len(self._outline.messages) > policy.max_messages:
+        if policy.max_messages is not None and len(now.messages) > policy.max_messages:
             return now.request()
         if now.usable is None:
             return None
@@ -313,7 +312,7 @@ class _Turn:
         now = self._now
         if now.allow_repeats or not now.policy.loop.doom_loop:
             return None
-        found = repeated_call(self._outline.turn_answers(), now.policy.loop.doom_loop, now.measure)
+        found = repeated_call(turn_answers(self._now.state), now.policy.loop.doom_loop, now.measure)
         if found is None:
             return None
         then = "`next_step(allow_repeats=True)` goes on, and so does the user's next message"

@@ -84,7 +84,7 @@ def media_to_replace(now: Situation, error: MessageError, times: int) -> tuple[M
 
 
 def _shown(now: Situation) -> Iterator[_Shown]:
-    for message in now.outline.messages:
+    for message in now.messages:
         for part in message.parts:
             if part.removed or part.redacted:
                 continue

@@ -17,11 +17,10 @@ from projections.view.carryover_text import carried_text
 from projections.view.neutral import NeutralMessage, Text
 from projections.view.options import RenderOptions
 from projections.view.part_rendering import QUESTION
+from projections.view.selection import visible_messages
 from projections.window.compaction.selection import Selection, select_tail
 from projections.window.policy.policy import ContextPolicy, Prices, PrunePolicy
-from projections.window.prune.candidates import Candidates
 from projections.window.prune.case import PrunePlan
-from projections.window.prune.outline import Outline
 from projections.window.prune.planner import plan_prune
 from projections.window.sizing.measure import Measure
 
@@ -56,10 +55,6 @@ class Situation(msgspec.Struct, frozen=True):
     """The messages of the view."""
     system: Callable[[], tuple[str, ...]]
     """The segments of the system prompt."""
-    outline: Outline
-    """Of the view."""
-    candidates: Candidates
-    """Of the view, for the planners."""
     open_message: str | None = None
     """The open message that this loop is filling."""
     allow_repeats: bool = False
@@ -68,6 +63,11 @@ class Situation(msgspec.Struct, frozen=True):
     """The prices of the model in the catalogue, if it knows them."""
     pays_for_summaries: bool = False
     """Whether a summary asks a model."""
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation's messages that the view shows, in its order."""
+        return visible_messages(self.state, self.options)
 
     def prune_policy(self, planner: str | None = None) -> PrunePolicy:
         """The policy by which results are pruned; `planner` names another planner."""
@@ -86,7 +86,6 @@ class Situation(msgspec.Struct, frozen=True):
             options=self.options,
             usable=self.usable,
             inside=inside,
-            candidates=self.candidates,
             until_compaction=self._until_compaction(),
         )
 
@@ -140,7 +139,7 @@ class Situation(msgspec.Struct, frozen=True):
 
     def shown_tokens(self) -> int:
         """Tokens of the next request without what only the provider has reported."""
-        return self.fixed() + self.measure.messages(self.outline.messages)
+        return self.fixed() + self.measure.messages(self.messages)
 
     def _summary_pair(self, summary: str) -> tuple[NeutralMessage, NeutralMessage]:
         beside = carried_text(self.state.to_carry(), self.measure.text) if self.options.carry else ""

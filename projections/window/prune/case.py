@@ -1,25 +1,37 @@
 """The case that a prune planner decides: view, policy, sizes, and the results there are.
 
-The results go from the newest to the oldest; `prunable` leaves out those that no planner may touch:
-protected turns or steps, protected tools, incomplete or hidden results.
+One pass over the conversation's state finds them. The results go from the newest to the oldest;
+`prunable` leaves out those that no planner may touch: protected turns or steps, protected tools,
+incomplete or hidden results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
-from projections.conversation.parts import Message
+from projections.conversation.parts import Message, StepPart, ToolPart
 from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
+from projections.view.selection import visible_messages
 from projections.window.policy.policy import PrunePolicy
-from projections.window.prune.candidates import CLEARED_TOKENS, Candidates, is_candidate
-from projections.window.prune.outline import Outline, ToolResult, is_result
 from projections.window.sizing.measure import Measure
 
 __all__ = ["CLEARED_TOKENS", "PruneCase", "PrunePlan", "ToolResult", "is_result"]
+
+CLEARED_TOKENS = 8
+"""About what the marker in place of a pruned result costs, in any counter."""
+
+
+class ToolResult(NamedTuple):
+    """A completed tool's result, and where it stands: in which message, as which part."""
+
+    message: int
+    place: int
+    part: ToolPart
 
 
 class PrunePlan(msgspec.Struct, frozen=True):
@@ -42,10 +54,9 @@ class PruneCase:
         usable: int | None,
         *,
         inside: bool,
-        candidates: Candidates | None = None,
         until_compaction: int | None = None,
     ) -> None:
-        """Ask about this state; `candidates` are those of its view, if they are kept."""
+        """Ask about this state, as `options` show it."""
         self.state = state
         self.policy = policy
         self.measure = measure
@@ -54,16 +65,15 @@ class PruneCase:
         self.inside = inside
         self.until_compaction = until_compaction
         """Tokens until a compaction that costs nothing makes room; None: none does."""
-        if candidates is None:
-            candidates = Candidates(Outline(state, options), policy.protected_tools, measure)
-        candidates.look()
-        self.candidates = candidates
-        """Candidates of the whole view, protected turns and steps included."""
-
-    @property
-    def messages(self) -> list[Message]:
+        self.messages: list[Message] = visible_messages(state, options)
         """The messages of the view, in its order."""
-        return self.candidates.outline.messages
+        self._protected_tools = frozenset(name.casefold() for name in policy.protected_tools)
+        self._results = [
+            ToolResult(index, place, part)
+            for index, message in enumerate(self.messages)
+            for place, part in enumerate(message.parts)
+            if isinstance(part, ToolPart) and is_result(part)
+        ]
 
     @property
     def protect(self) -> int:
@@ -77,32 +87,34 @@ class PruneCase:
 
     def results(self) -> Iterator[ToolResult]:
         """Yield every complete, visible result, newest first, protected ones included."""
-        return reversed(self.candidates.outline.results)
+        return reversed(self._results)
 
     def prunable(self) -> Iterator[ToolResult]:
         """The results that may be pruned, newest first."""
-        if self.policy.stop_at_pruned:
-            yield from self._until_pruned()
-            return
-        for found in self.results():
-            if self.is_prunable(found):
-                yield found
+        if not self.policy.stop_at_pruned:
+            return filter(self.is_prunable, self.results())
+        return self._until_pruned()
 
     def is_prunable(self, found: ToolResult) -> bool:
         """Whether a result may be pruned: not protected, not pruned, larger than the marker."""
-        return (
-            found.message < self.unprotected
-            and not self.candidates.is_protected(found.part)
-            and is_candidate(found.part, self.measure)
-        )
+        return not (self._is_protected(found) or found.part.pruned) and self.size(found) > CLEARED_TOKENS
+
+    @cached_property
+    def steps(self) -> list[int]:
+        """Indexes of the model calls that said something."""
+        return [
+            index
+            for index, message in enumerate(self.messages)
+            if not message.user and any(not (part.removed or isinstance(part, StepPart)) for part in message.parts)
+        ]
 
     @cached_property
     def unprotected(self) -> int:
         """Number of messages before the protected turns, or steps inside a loop."""
-        outline = self.candidates.outline
-        begins, count = (outline.steps, self.policy.steps) if self.inside else (outline.turns, self.policy.turns)
+        count = self.policy.steps if self.inside else self.policy.turns
         if count is None or count <= 0:
             return len(self.messages)
+        begins = self.steps if self.inside else self._turns()
         return begins[-count] if len(begins) >= count else 0
 
     @property
@@ -116,10 +128,10 @@ class PruneCase:
 
     def beyond(self, results: Iterable[ToolResult]) -> Iterator[ToolResult]:
         """The results that exceed `protect` tokens, counted from the newest, and all older."""
-        total = 0
+        total, room = 0, self.room
         for found in results:
             total += self.size(found)
-            if total > self.room:
+            if total > room:
                 yield found
 
     def calibrated(self, counted: int) -> int:
@@ -146,10 +158,27 @@ class PruneCase:
     def _scaled(self, number: int, share: int) -> int:
         return number if self.usable is None or not self.policy.scale else min(number, self.usable // share)
 
+    def _turns(self) -> list[int]:
+        """Indexes of the messages that begin turns."""
+        return [
+            index
+            for index, message in enumerate(self.messages)
+            if message.user and not (message.synthetic or message.is_marker)
+        ]
+
+    def _is_protected(self, found: ToolResult) -> bool:
+        """Whether a result's turn, step or tool is protected; tools are compared without case."""
+        return found.message >= self.unprotected or found.part.tool.casefold() in self._protected_tools
+
     def _until_pruned(self) -> Iterator[ToolResult]:
         for found in self.results():
-            if found.message >= self.unprotected or self.candidates.is_protected(found.part):
+            if self._is_protected(found):
                 continue
             if found.part.pruned:
                 return
             yield found
+
+
+def is_result(part: ToolPart) -> bool:
+    """Whether a tool has completed and its result is shown, but for pruning."""
+    return part.status == "completed" and not part.removed and not part.redacted

@@ -11,9 +11,8 @@ earliest pruned result to the end of the view:
 * pruned, the first sends B anew and the others read it: B * write + (N - 1) * B * read.
 
 The gain is N * S * read - B * (write - read). Of all results from one on, pruning more saves more,
-so only where to begin is to be found: the beginning with the greatest gain is taken (`gains.py`),
-if that is more than nothing. All tokens are as counted: calibration would multiply each of them
-alike.
+so only where to begin is to be found: the beginning with the greatest gain is taken, if that is
+more than nothing. All tokens are as counted: calibration would multiply each of them alike.
 
 N is estimated unless the policy gives it. With G tokens that a step adds, S took S / G requests to
 gather, and was read S / 2G times on the average: N is that number. So a prune comes when reading S
@@ -26,33 +25,34 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from decimal import Decimal
+from itertools import accumulate, groupby
 
 from projections.window.policy.policy import Prices
 from projections.window.prune.case import CLEARED_TOKENS, PruneCase, PrunePlan, ToolResult
-from projections.window.prune.gains import Gains
 
 __all__ = ["cost_aware"]
+
+MANY = 100
+"""Requests for which a beginning is chosen where the policy expects no number of them."""
 
 
 def cost_aware(case: PruneCase) -> PrunePlan | None:
     """The results whose pruning saves the most money, if any does."""
-    candidates = case.candidates
-    count = candidates.beyond(candidates.before(case.unprotected), case.room)
-    if not count:
+    beyond = [*case.beyond(case.prunable())]
+    if not beyond:
         return None  # all of them are among the newest
-    gains = candidates.kept(Gains)
-    gains.look(case.policy)
-    if case.policy.stop_at_pruned:
-        beyond = [*case.beyond(case.prunable())]
-        chosen = beyond[: gains.walked(beyond)][::-1]
-        freed = sum(case.size(found) for found in chosen) - len(chosen) * CLEARED_TOKENS
-    else:
-        begin = gains.best(count)
-        chosen = candidates.all[begin:count]
-        freed = candidates.freed(count) - candidates.freed(begin)
-    if not chosen or not _pays(case, freed, chosen[0], gains.behind(chosen[0])):
+    prices, requests = case.policy.prices or Prices(), case.policy.expected_turns
+    anew = (prices.cache_write or prices.input) - prices.cache_read
+    """The price of sending a token anew, beyond that of reading it from the cache."""
+    saved = (MANY if requests is None else requests) * prices.cache_read + anew
+    """The gain from a token that is no longer sent."""
+    behind = _tokens_from(case)
+    freed = [*accumulate(case.size(found) - CLEARED_TOKENS for found in beyond)]
+    gains = [tokens * saved - behind[found.part.id] * anew for found, tokens in zip(beyond, freed, strict=True)]
+    begin = gains.index(max(gains))
+    if not _pays(case, freed[begin], beyond[begin], behind[beyond[begin].part.id]):
         return None
-    return case.plan(chosen, "cost-aware", least=0)
+    return case.plan(beyond[: begin + 1], "cost-aware", least=0)
 
 
 def _pays(case: PruneCase, freed: int, first: ToolResult, behind: int) -> bool:
@@ -64,10 +64,22 @@ def _pays(case: PruneCase, freed: int, first: ToolResult, behind: int) -> bool:
     return Decimal(requests) * freed * prices.cache_read > (behind - freed) * anew
 
 
+def _tokens_from(case: PruneCase) -> dict[str, int]:
+    """Tokens of the view from each result on, by its part; a message sends its results last."""
+    messages, tokens = case.messages, dict[str, int]()
+    newest = [*accumulate(map(case.measure.sent, reversed(messages)), initial=0)]
+    """Tokens of as many of the newest messages as the place in the list says."""
+    for index, results in groupby(case.results(), lambda found: found.message):
+        behind = newest[len(messages) - 1 - index]
+        for found in results:
+            behind += CLEARED_TOKENS if found.part.pruned else case.size(found)
+            tokens[found.part.id] = behind
+    return tokens
+
+
 def _expected(case: PruneCase, freed: int, first: ToolResult, behind: int) -> float:
     """Further requests to be expected: as many as have read what may go, until it goes anyway."""
-    steps = case.candidates.outline.steps
-    growth = behind / max(len(steps) - bisect_left(steps, first.message), 1)
+    growth = behind / max(len(case.steps) - bisect_left(case.steps, first.message), 1)
     read = freed / (2 * growth)
     if case.until_compaction is None:
         return read

@@ -13,7 +13,6 @@ from eventlog.validation import require, require_function
 from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
 from projections.window.policy.policy import PrunePolicy
-from projections.window.prune.candidates import Candidates
 from projections.window.prune.case import PruneCase, PrunePlan
 from projections.window.prune.cost_aware import cost_aware
 from projections.window.prune.opencode import opencode
@@ -52,30 +51,17 @@ def plan_prune(
     options: RenderOptions,
     usable: int | None,
     inside: bool,
-    candidates: Candidates | None = None,
     until_compaction: int | None = None,
 ) -> PrunePlan | None:
     """Return the results to clear now, or None; `state` is that of the model view.
 
     `options` are the view's; `usable` is None for an unlimited window; `inside` says that a loop
-    goes on, so that steps are protected instead of turns; `candidates` are those of the view, if
-    they are kept; `until_compaction` are tokens. `NotFoundError` for a policy that names no
-    planner.
+    goes on, so that steps are protected instead of turns; `until_compaction` are tokens.
+    `NotFoundError` for a policy that names no planner.
     """
     planner = PLANNERS.get(policy.planner)
     if planner is None:
         raise NotFoundError("planner", policy.planner)
     if not policy.enabled or (inside and policy.steps is None):
         return None
-    return planner(
-        PruneCase(
-            state,
-            policy,
-            measure,
-            options,
-            usable,
-            inside=inside,
-            candidates=candidates,
-            until_compaction=until_compaction,
-        )
-    )
+    return planner(PruneCase(state, policy, measure, options, usable, inside=inside, until_compaction=until_compaction))

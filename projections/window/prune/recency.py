@@ -13,10 +13,4 @@ __all__ = ["recency"]
 
 def recency(case: PruneCase) -> PrunePlan | None:
     """Prune results beyond the newest `protect` tokens, if they have more than `minimum`."""
-    if case.policy.stop_at_pruned:
-        return case.plan(case.beyond(case.prunable()), "recency")
-    candidates = case.candidates
-    count = candidates.beyond(candidates.before(case.unprotected), case.room)
-    if case.calibrated(candidates.freed(count)) <= case.minimum:
-        return None  # found without a look at each of them
-    return case.plan(candidates.oldest(count), "recency")
+    return case.plan(case.beyond(case.prunable()), "recency")

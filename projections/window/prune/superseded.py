@@ -16,26 +16,17 @@ without their superfluous dots and slashes.
 
 from __future__ import annotations
 
-from projections.window.prune.case import PruneCase, PrunePlan
-from projections.window.prune.stale import StaleResults
+from projections.window.prune.case import CLEARED_TOKENS, PruneCase, PrunePlan
+from projections.window.prune.stale import stale_results
 
 __all__ = ["superseded"]
 
 
 def superseded(case: PruneCase) -> PrunePlan | None:
     """Plan to clear every superseded result, and other results beyond `protect`."""
-    candidates = case.candidates
-    count = candidates.before(case.unprotected)
-    if case.calibrated(candidates.freed(count)) <= case.minimum:
+    all_of_them = [found for found in case.results() if case.is_prunable(found)]
+    if case.calibrated(sum(case.size(found) - CLEARED_TOKENS for found in all_of_them)) <= case.minimum:
         return None  # all of them are too little: no input need be read
-    stale = candidates.kept(StaleResults)
-    stale.look()
-    if case.policy.stop_at_pruned:
-        rest = (found for found in case.prunable() if found.part.id not in stale)
-        gone = [found for found in candidates.oldest(count) if found.part.id in stale]
-        return case.plan([*gone, *case.beyond(rest)], "superseded")
-    aged = stale.beyond(count, case.room)
-    if case.calibrated(stale.freed(aged, count)) <= case.minimum:
-        return None  # found without a look at each of them
-    chosen = candidates.oldest(count)
-    return case.plan([*chosen[:aged], *(found for found in chosen[aged:] if found.part.id in stale)], "superseded")
+    stale = stale_results(case)
+    rest = (found for found in case.prunable() if found.part.id not in stale)
+    return case.plan([*case.beyond(rest), *(found for found in all_of_them if found.part.id in stale)], "superseded")

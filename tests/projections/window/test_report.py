@@ -16,7 +16,7 @@ from projections.tokens import frame_tokens
 from projections.view.neutral import Text
 from projections.view.part_rendering import MEDIA_HEADING
 from projections.window import CompactionPolicy, ContextPolicy, OverflowPolicy, policy_named
-from projections.window.prune.candidates import CLEARED_TOKENS
+from projections.window.prune.case import CLEARED_TOKENS
 from tests.support.cli_sessions import LIMITS, RECORDED, SECRET, recorded, talk
 
 IMAGE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -26,6 +26,7 @@ from projections import LiveView, ModelView
 from projections.conversation.parts import Compaction, Message, TextPart, ToolPart
 from projections.conversation.state import Conversation
 from projections.loop import CallModel, ContextWindow
+from projections.loop.decision.exchange import answers, newest_question, open_answer, queued_message, turn_answers
 from projections.loop.decision.loop_state import LoopStateProjection
 from projections.loop.decision.next_step import next_step
 from projections.loop.decision.situation import Situation
@@ -40,7 +41,6 @@ from projections.view.neutral import Text as Said
 from projections.view.options import Constraints, RenderOptions
 from projections.window import CompactionPolicy, ContextPolicy, PrunePolicy
 from projections.window.policy.policy import encode_policy
-from projections.window.prune.outline import Outline
 from projections.window.prune.planner import PLANNERS
 from tests.support.engines import ENGINES, Engine
 from tests.support.window_loop import MODEL, sections
@@ -704,7 +704,7 @@ class Windows(RuleBasedStateMachine):
 
     @invariant()
     def what_is_kept_is_what_is_found_anew(self) -> None:
-        """A long-lived window decides as a new one does, from equal outlines and candidates."""
+        """A long-lived window decides and plans as a new one does, and knows what was said last."""
         for number, window in enumerate(self.kept):
             if self.session.version % (3 * number + 1):
                 continue  # the others look now and then only
@@ -712,9 +712,8 @@ class Windows(RuleBasedStateMachine):
             fresh = self._made(number)
             known, found = window.state.situation(), fresh.state.situation()
             assert step == next_step(found)
-            assert _outlined(known.outline) == _outlined(found.outline)
             assert _plans(known) == _plans(found)
-            assert _candidates(known) == _candidates(found)
+            assert _newest(known.state) == _newest(found.state) == _searched(known)
             assert window.tokens == fresh.tokens
             for last in (False, True):
                 request, again = (made.state.request(CallModel("", last, 0)) for made in (window, fresh))
@@ -757,34 +756,35 @@ class Windows(RuleBasedStateMachine):
             self.engine.close()
 
 
-def _outlined(outline: Outline) -> list[object]:
-    """An outline's messages and parts, by id."""
-    opened = outline.open_answer()
+def _newest(state: Conversation) -> list[object]:
+    """Ids of the question, the open answer, the queued message, all answers and the turn's."""
+    found = newest_question(state), open_answer(state), queued_message(state)
     return [
-        [message.id for message in outline.messages],
-        [message.id for message in outline.answers],
-        [*outline.waiting],
-        outline.asked and outline.asked.id,
-        (outline.turn_place, outline.turns, outline.steps),
-        [(found.message, found.place, found.part.id) for found in outline.results],
-        opened and opened.id,
-        [message.id for message in outline.turn_answers()],
+        *(message and message.id for message in found),
+        *([message.id for message in said] for said in (answers(state), turn_answers(state))),
+    ]
+
+
+def _searched(now: Situation) -> list[object]:
+    """Search all messages of the view for the ids that `_newest` returns."""
+    shown = sorted(now.messages, key=lambda message: message.place)
+    asked = [message for message in shown if message.user and not message.is_marker]
+    said = [message for message in reversed(shown) if not (message.user or message.summary)]
+    turn = max((message.place for message in asked if not message.synthetic), default=0)
+    opened = [message.id for message in said if message.finished is None]
+    waiting = [message.id for message in now.state.messages.values() if message.waiting and not message.removed]
+    return [
+        asked[-1].id if asked else None,
+        opened[0] if opened else None,
+        waiting[0] if waiting else None,
+        [message.id for message in said],
+        [message.id for message in said if message.place > turn],
     ]
 
 
 def _plans(now: Situation) -> list[object]:
     """Return what every planner would prune."""
     return [now.prune_plan(inside=inside, planner=planner) for planner in PLANNERS for inside in (False, True)]
-
-
-def _candidates(now: Situation) -> list[object]:
-    """The candidates, what lies before each message, and what clearing each number frees."""
-    found = now.candidates
-    found.look()
-    count = found.before(len(now.outline.messages))
-    ids = [(result.message, result.part.id) for result in found.oldest(count)]
-    counts = [found.before(index) for index in range(len(now.outline.messages))]
-    return [ids, counts, [found.freed(number) for number in range(count + 1)]]
 
 
 def _each_call_has_one_result(messages: list[NeutralMessage]) -> None:

@@ -14,7 +14,7 @@ from eventlog.values import Attachment
 from projections.conversation.parts import Compaction, Message
 from projections.view.options import DEFAULT
 from projections.window.policy.policy import PrunePolicy
-from projections.window.prune.candidates import CLEARED_TOKENS
+from projections.window.prune.case import CLEARED_TOKENS
 from projections.window.prune.planner import PLANNERS, PruneCase, PrunePlan, register_planner
 from tests.support.prune_sessions import (
     Letters,

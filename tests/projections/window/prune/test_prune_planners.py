@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eventlog.values import Patch
 from projections.conversation.parts import Message, NotePart, TextPart, ToolPart
 from projections.window.policy.policy import Prices, PrunePolicy
-from projections.window.prune.candidates import CLEARED_TOKENS
+from projections.window.prune.case import CLEARED_TOKENS
 from projections.window.prune.planner import PrunePlan
 from tests.support.prune_sessions import Letters, Talk, naive_recency, parts_of, plan, policies, rooms, talks, tools_of
 

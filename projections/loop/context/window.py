@@ -8,8 +8,7 @@ tools: `begin` opens the reply to be filled, `RunTools` names the calls. For one
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, get_args
 
@@ -21,7 +20,7 @@ from eventlog.validation import each, json_value, require, require_call, require
 from eventlog.values import Content, Json, Limits, Model
 from projections.conversation.parts import ToolPart
 from projections.loop.context.compact import Compaction, CompactionResult
-from projections.loop.context.running_task import SWITCHED_OFF, RunningTask, begin_task
+from projections.loop.context.running_task import SWITCHED_OFF, RunningTask, begin_subtask, begin_task
 from projections.loop.context.window_state import ModelRequest, WindowState
 from projections.loop.decision.loop_state import newest_change
 from projections.loop.decision.next_step import next_step
@@ -37,8 +36,7 @@ from projections.loop.decision.steps import (
     RunSubtask,
     Step,
 )
-from projections.loop.tasks.answer import newest_answer
-from projections.loop.tasks.task_calls import TASK, breaks_off, subsession_id
+from projections.loop.tasks.task_calls import TASK, TaskRequest
 from projections.view.offer import is_switched_off
 from projections.window.compaction.offline import summarize_offline
 from projections.window.policy.hooks import Hooks
@@ -148,12 +146,10 @@ class ContextWindow:
     ) -> None:
         with giving_way_to(error, "window"):
             try:
-                if self.state.open_reply is not None:
-                    blocked = self._step.error() if isinstance(self._step, Blocked) else None
-                    self.state.open_reply.close(error or blocked)
+                blocked = self._step.error() if isinstance(self._step, Blocked) else None
+                self.state.close_reply(error or blocked)
                 self.state.save_counts()
             finally:
-                self.state.open_reply = None
                 if self.lease is not None:
                     self.session.executor.release(self.lease)
 
@@ -217,24 +213,11 @@ class ContextWindow:
         require(CallModel, step, "the step that a reply fills is a CallModel")
         require(str, agent, "an agent is a str")
         require_or_none(str, snapshot, "a snapshot is a str")
-        state = self.state
-        if state.open_reply is not None and state.open_reply.is_open:
-            raise RefusedError("a reply is open", expected="its end")
-        if not self.session.holds_lease:
-            raise RefusedError("the lease is not held", expected="`with ContextWindow(…) as window`")
+        self._require_no_reply()
         self._offer_tools()
-        request = state.request(step)
+        request = self.state.request(step)
         asked = self._message(step.reply_to)
-        reply = self.session.assistant(
-            model or state.model or asked.model,
-            reply_to=step.reply_to,
-            agent=agent or asked.agent,
-            variant=asked.variant,
-            view=request,
-        )
-        self.session.store.registry.stop_subsessions(self.session, "its call does not go on")
-        reply.begin()
-        state.open_reply = reply
+        reply = self._open_reply(asked, request, model or self.state.model or asked.model, agent)
         reply.step(
             view_version=request.version,
             view_digest=request.digest,
@@ -335,18 +318,7 @@ class ContextWindow:
         task = self.start_task(call)
         if task is None:
             return None
-        with task:
-            try:
-                with task.turn() as turn:
-                    if turn.state == "failed":
-                        turn.retry()
-                    answer = run(task.session) if turn.mine else None
-                if answer is None:
-                    answer = task.answer(turn)
-            except Exception as error:  # noqa: BLE001  # any exception of a task is its result
-                task.fail(error)
-            else:
-                task.succeed(answer)
+        task.run(run)
         return task.session
 
     def start_task(self, call: PendingCall) -> RunningTask | None:
@@ -360,56 +332,37 @@ class ContextWindow:
         return task
 
     def run_subtask(self, step: RunSubtask, run: Callable[[Session], str | None]) -> Session:
-        """Give a subtask to a sub-session and record the answer as the result of a `task` call.
-
-        `run` works on the sub-session; what it returns is as in `run_task`. After a crash, and
-        after a `ConnectionError`, it gets the same sub-session again. Any other `Exception` is the
-        result.
-        """
+        """Run a `Subtask` part as a `task` call that the window makes; see `run_task`."""
         require_function(run, "`run` is a function that is given the sub-session")
-        with self.subtask(step) as (child, call):
-            try:
-                output = run(child)
-                if output is None:
-                    output = newest_answer(child)
-            except Exception as error:
-                if breaks_off(error):
-                    raise
-                self.fail(call, error)
-            else:
-                self.succeed(call, output)
-        return child
+        task = self.start_subtask(step)
+        try:
+            task.run(run)
+        except BaseException as error:
+            with giving_way_to(error, "window"):
+                self.state.close_reply(error)
+            raise
+        self.finish()
+        return task.session
 
-    @contextmanager
-    def subtask(self, step: RunSubtask) -> Generator[tuple[Session, ToolCall]]:
-        """Open a subtask: the sub-session to work in, and the tool call that takes its result.
+    def start_subtask(self, step: RunSubtask) -> RunningTask:
+        """Open a reply with a `task` call for a `Subtask` part, and begin it; see `start_task`.
 
-        The block must end the tool call.
+        A call that a crash broke off goes on instead.
         """
         require(RunSubtask, step, "the step of a subtask is a RunSubtask")
-        name = subsession_id(self.session.id, step.part)
-        task = step.subtask
-        try:
-            child = self.session.store.session(name)
-        except NotFoundError:
-            child = self.session.subsession(id=name, title=task.description, agent=task.agent)
-        if not child.reader.state().messages:
-            child.user(self.session.text(task.prompt), agent=task.agent, model=task.model)
-        asked = self._message(step.message)
-        with self.session.assistant(
-            task.model or asked.model, reply_to=step.message, agent=asked.agent, view=asked.place
-        ) as reply:
-            arguments: dict[str, object] = {
-                "description": task.description,
-                "subagent_type": task.agent,
-                "session": child.id,
-            }
-            child.executor.stops_with = lambda: reply.interrupt_requested
-            try:
-                yield child, reply.tool(TASK, call_id=step.part, input=arguments)
-            finally:
-                child.executor.stops_with = None
-            reply.finish("tool-calls")
+        subtask = step.subtask
+        work = TaskRequest(self.session.text(subtask.prompt), subtask.description, subtask.agent, model=subtask.model)
+        call = step.call
+        if call is None:
+            self._require_no_reply()
+            asked = self._message(step.message)
+            reply = self._open_reply(asked, asked.place, subtask.model or asked.model)
+            part = reply.tool(TASK, call_id=step.part).id
+            self.state.catch_up()
+            call = PendingCall(part, step.part, TASK, work.arguments, running=False)
+        task = begin_subtask(self.session, self.state, call, work)
+        self._resumed = task.is_resumed
+        return task
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -480,6 +433,24 @@ class ContextWindow:
         if message is None:
             raise NotFoundError("message", name, session=self.session.id)
         return message
+
+    def _require_no_reply(self) -> None:
+        if self.state.open_reply is not None and self.state.open_reply.is_open:
+            raise RefusedError("a reply is open", expected="its end")
+        if not self.session.holds_lease:
+            raise RefusedError("the lease is not held", expected="`with ContextWindow(…) as window`")
+
+    def _open_reply(
+        self, asked: Message, view: ModelRequest | int, model: Model | str | None, agent: str = ""
+    ) -> Reply:
+        """Open a reply to a message, and stop the sub-sessions of calls that do not go on."""
+        reply = self.session.assistant(
+            model, reply_to=asked.id, agent=agent or asked.agent, variant=asked.variant, view=view
+        )
+        self.session.store.registry.stop_subsessions(self.session, "its call does not go on")
+        reply.begin()
+        self.state.open_reply = reply
+        return reply
 
     def _offer_tools(self) -> None:
         """Record the tools that are wanted, `recall` among them, unless the session has them."""

@@ -141,7 +141,7 @@ class LoopState(msgspec.Struct, array_like=True):
     tasks_done: int = 0
     """Subtasks carried out since."""
     tasks_open: list[str] = msgspec.field(default_factory=list[str])
-    """Parts of `task` calls without a result."""
+    """Parts of `task` calls without a result, or interrupted ones, whose result may come late."""
     acted: int = 0
     """Version of the user's newest action, beside messages, after which a request may fit.
 
@@ -222,11 +222,11 @@ class LoopState(msgspec.Struct, array_like=True):
             left.append(change)
         self.changes = left
 
-    def finish_task(self, part: str, count: int = 1) -> None:
-        """A call has its result; `count` says whether it counts as carried out."""
+    def finish_task(self, part: str) -> None:
+        """A call has its result: if it is one of `task`, a subtask is carried out."""
         if part in self.tasks_open:
             self.tasks_open.remove(part)
-            self.tasks_done += count
+            self.tasks_done += 1
 
     def find(self, message: str | None) -> PendingUsage | None:
         """The assistant message, if its usage may still come."""
@@ -237,7 +237,7 @@ class LoopStateProjection:
     """Builds the loop's state; a replay without checkpoints may keep more `changes`."""
 
     name = "agenda"
-    version = 6
+    version = 7
 
     def __init__(self, changes: int = TRAIL) -> None:
         """`changes`: the newest so many are kept."""
@@ -287,10 +287,8 @@ class LoopStateProjection:
                     state.tasks_of, state.tasks_done = event.message, 0
             case ev.PartStarted(kind=Tool() as tool):
                 self._called(state, event.message, event.part, tool)
-            case ev.ToolCompleted():
+            case ev.ToolCompleted() | ev.ToolFailed(interrupted=False):
                 state.finish_task(event.part)
-            case ev.ToolFailed():
-                state.finish_task(event.part, 0 if event.interrupted else 1)
             case ev.StepStarted():
                 state.steps += event.purpose == "turn"
                 found = state.find(event.message)

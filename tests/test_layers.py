@@ -65,6 +65,10 @@ LAYERS: dict[str, str] = {
         | message_rendering | assembly explain | followed_view | kept_view | model_view
     """,
     "projections.live": "form | patches | growing | open_messages | live_session | aio",
+    "projections.loop.context": """
+        window_state compact fill_loop undo refused_request | offered_tools open_reply running_call retrying | running_task
+        | window | report aio
+    """,
     "projections.loop": "streaming tasks | decision | context | __init__",
     "projections.window": "policy sizing | prune compaction retrieval | __init__",
     "projections.cli": """

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from projections.loop.context.refused_request import refusal
     from projections.loop.context.report import WindowReport, window_report
     from projections.loop.context.retrying import fill_retrying
-    from projections.loop.context.window import ContextWindow, RunningCall
+    from projections.loop.context.running_call import RunningCall
+    from projections.loop.context.window import ContextWindow
     from projections.loop.context.window_state import ModelRequest
     from projections.loop.decision.steps import (
         Blocked,
@@ -73,7 +74,8 @@ _HOMES = {
     "context.compact": ("CompactionResult",),
     "context.refused_request": ("refusal",),
     "context.report": ("WindowReport", "window_report"),
-    "context.window": ("ContextWindow", "RunningCall"),
+    "context.running_call": ("RunningCall",),
+    "context.window": ("ContextWindow",),
     "context.window_state": ("ModelRequest",),
     "decision.steps": (
         "Blocked",

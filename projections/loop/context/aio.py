@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from eventlog.session.tool_call import ToolCall
     from eventlog.values import Attachment, Model
     from projections.loop.context.compact import CompactionResult
+    from projections.loop.context.running_call import RunningCall
     from projections.loop.context.running_task import RunningTask
-    from projections.loop.context.window import RunningCall
     from projections.loop.context.window_state import ModelRequest, WindowState
     from projections.loop.decision.steps import CallModel, PendingCall, Prune, RunSubtask, Step
     from projections.view.model_view import ModelView

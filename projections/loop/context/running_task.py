@@ -12,8 +12,12 @@ from eventlog.session.subsessions import subsession_metadata
 from eventlog.validation import require
 from eventlog.values import INTERRUPTED
 from projections.conversation.parts import ToolPart
+from projections.loop.context.open_reply import open_reply, require_no_reply
+from projections.loop.context.running_call import SWITCHED_OFF
+from projections.loop.decision.steps import PendingCall
 from projections.loop.tasks.answer import answer_text
 from projections.loop.tasks.task_calls import (
+    TASK,
     TaskRequest,
     agents_in,
     breaks_off,
@@ -30,12 +34,9 @@ if TYPE_CHECKING:
     from eventlog.session.turn import Turn
     from projections.conversation.parts import Message
     from projections.loop.context.window_state import WindowState
-    from projections.loop.decision.steps import PendingCall
+    from projections.loop.decision.steps import RunSubtask
 
-__all__ = ["SWITCHED_OFF", "RunningTask", "begin_task"]
-
-SWITCHED_OFF = "the tool {tool} is switched off for this question"
-"""The failure of a call that the question does not allow."""
+__all__ = ["RunningTask", "begin_subtask", "begin_task"]
 
 
 def begin_task(session: Session, state: WindowState, call: PendingCall) -> RunningTask | None:
@@ -72,11 +73,20 @@ def begin_task(session: Session, state: WindowState, call: PendingCall) -> Runni
     return None
 
 
-def begin_subtask(session: Session, state: WindowState, call: PendingCall, request: TaskRequest) -> RunningTask:
-    """Record that a `task` call of the window's own runs, and open its sub-session.
+def begin_subtask(session: Session, state: WindowState, step: RunSubtask) -> RunningTask:
+    """Begin a `task` call for a subtask in a reply of its own, or go on with a broken one.
 
     A user asked for it, so any agent may do it, and no list of tools forbids it.
     """
+    asked = step.subtask
+    request = TaskRequest(session.text(asked.prompt), asked.description, asked.agent, model=asked.model)
+    call = step.call
+    if call is None:
+        require_no_reply(session, state)
+        reply = open_reply(session, state, step.message, None, asked.model)
+        part = reply.tool(TASK, call_id=step.part).id
+        state.catch_up()
+        call = PendingCall(part, step.part, TASK, request.arguments, running=False)
     handle, message, _ = _placed(state, call)
     if handle is not None:
         _start(session, handle, request, call)

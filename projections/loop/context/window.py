@@ -7,22 +7,22 @@ tools: `begin` opens the reply to be filled, `RunTools` names the calls. For one
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
-from eventlog.errors import CallError, NotFoundError, RefusedError, giving_way_to
+from eventlog.errors import CallError, RefusedError, giving_way_to
 from eventlog.session.inputs import model_of
 from eventlog.session.lease import Lease
-from eventlog.session.tool_call import ToolCall
-from eventlog.validation import each, json_value, require, require_call, require_function, require_or_none
-from eventlog.values import Content, Json, Limits, Model
-from projections.conversation.parts import ToolPart
+from eventlog.validation import require, require_call, require_function, require_or_none
+from eventlog.values import Limits, Model
 from projections.loop.context.compact import Compaction, CompactionResult
-from projections.loop.context.running_task import SWITCHED_OFF, RunningTask, begin_subtask, begin_task
+from projections.loop.context.offered_tools import OfferedTools
+from projections.loop.context.open_reply import open_reply, require_no_reply
+from projections.loop.context.running_call import RunningCall, fail, start_call, succeed
+from projections.loop.context.running_task import RunningTask, begin_subtask, begin_task
+from projections.loop.context.undo import undo_newest
 from projections.loop.context.window_state import ModelRequest, WindowState
-from projections.loop.decision.loop_state import newest_change
 from projections.loop.decision.next_step import next_step
 from projections.loop.decision.steps import (
     Blocked,
@@ -36,33 +36,20 @@ from projections.loop.decision.steps import (
     RunSubtask,
     Step,
 )
-from projections.loop.tasks.task_calls import TASK, TaskRequest
-from projections.view.offer import is_switched_off
 from projections.window.compaction.offline import summarize_offline
 from projections.window.policy.hooks import Hooks
 from projections.window.policy.policy import ContextPolicy
-from projections.window.retrieval.recall_calls import RECALL, answer_recall, offers_recall, with_recall
-from projections.window.retrieval.truncation import bounds
 
 if TYPE_CHECKING:
     from eventlog.session.reply import Reply
     from eventlog.session.session import Session
+    from eventlog.session.tool_call import ToolCall
     from eventlog.values import Attachment
-    from projections.conversation.parts import Message
     from projections.view.model_view import ModelView
     from projections.view.options import RenderOptions
     from projections.window.compaction.summarizer import Summarizer
 
-__all__ = ["ContextWindow", "RunningCall"]
-
-_A_CALL = "a call is what `Reply.tool` or `start` gave"
-
-
-class RunningCall(NamedTuple):
-    """A call that is recorded as running, and its arguments."""
-
-    call: ToolCall
-    arguments: dict[str, Any]
+__all__ = ["ContextWindow"]
 
 
 class ContextWindow:
@@ -118,10 +105,7 @@ class ContextWindow:
         """The session that this is the window of."""
         self._summarizer = summarizer
         self._summary_model = model_of(summary_model)
-        self._tools = None if tools is None else _json_of(tools)
-        self._recall = recall
-        self._offered: Content | None = None
-        """The recorded tools when they were last found to be those that are wanted."""
+        self._tools = OfferedTools(session, tools, recall=recall)
         self._checkpoint_every = checkpoint_every
         self._saved = session.version
         self._resumed = False
@@ -156,7 +140,7 @@ class ContextWindow:
     def record(self) -> None:
         """Record policy, model, limits and tools, unless the session has them."""
         self.state.catch_up()
-        self._offer_tools()
+        self._tools.record(self.state)
         model, limits, policy = self.state.unrecorded
         if (model, limits, policy) != (None, None, None):
             self.session.set_settings(model=model, limits=limits, policy=policy)
@@ -213,11 +197,10 @@ class ContextWindow:
         require(CallModel, step, "the step that a reply fills is a CallModel")
         require(str, agent, "an agent is a str")
         require_or_none(str, snapshot, "a snapshot is a str")
-        self._require_no_reply()
-        self._offer_tools()
+        require_no_reply(self.session, self.state)
+        self._tools.record(self.state)
         request = self.state.request(step)
-        asked = self._message(step.reply_to)
-        reply = self._open_reply(asked, request, model or self.state.model or asked.model, agent)
+        reply = open_reply(self.session, self.state, step.reply_to, request, model or self.state.model, agent=agent)
         reply.step(
             view_version=request.version,
             view_digest=request.digest,
@@ -254,25 +237,7 @@ class ContextWindow:
         off (failures), or if the window answers it (`recall`).
         """
         require(PendingCall, call, "a call that is to run is a PendingCall")
-        reply = self.state.open_reply
-        if reply is None or not reply.is_open:
-            raise RefusedError("no reply is open", expected="`begin`")
-        handle = reply.call(call.part)
-        arguments = _arguments(call.input)
-        if not call.running:
-            handle.start("{}" if arguments is None else call.input or "{}")
-        if arguments is None:
-            handle.fail(f"the arguments are not a JSON object: {call.input[:200]}")
-            return None
-        conversation = self.state.conversation
-        asked_by, part = conversation.where.get(call.part, (None, None))
-        if asked_by is not None and isinstance(part, ToolPart) and is_switched_off(part, asked_by, conversation):
-            handle.fail(SWITCHED_OFF.format(tool=call.tool))
-            return None
-        if call.tool == RECALL and self.state.offers_recall:
-            self._answer_recall(handle, arguments)
-            return None
-        return RunningCall(handle, arguments)
+        return start_call(self.session, self.state, call)
 
     def succeed(
         self,
@@ -284,16 +249,11 @@ class ContextWindow:
         metadata: str | None = None,
     ) -> None:
         """Record the whole output of a tool; the view shows a preview of one that is too long."""
-        require(ToolCall, call, _A_CALL)
-        require(str, output, "an output is a str")
-        truncation = self.state.truncation(output, call.id)
-        call.succeed(output, title=title, attachments=attachments, metadata=metadata, truncation=truncation)
+        succeed(self.state, call, output, title=title, attachments=attachments, metadata=metadata)
 
     def fail(self, call: ToolCall, error: Exception) -> None:
         """Record what a tool raised as the failure of its call."""
-        require(ToolCall, call, _A_CALL)
-        require(Exception, error, "an error is what a tool raised")
-        call.fail(f"{type(error).__name__}: {error}")
+        fail(call, error)
 
     def finish(self, reason: str = "tool-calls") -> None:
         """Close the open reply, once all its calls have results."""
@@ -350,17 +310,7 @@ class ContextWindow:
         A call that a crash broke off goes on instead.
         """
         require(RunSubtask, step, "the step of a subtask is a RunSubtask")
-        subtask = step.subtask
-        work = TaskRequest(self.session.text(subtask.prompt), subtask.description, subtask.agent, model=subtask.model)
-        call = step.call
-        if call is None:
-            self._require_no_reply()
-            asked = self._message(step.message)
-            reply = self._open_reply(asked, asked.place, subtask.model or asked.model)
-            part = reply.tool(TASK, call_id=step.part).id
-            self.state.catch_up()
-            call = PendingCall(part, step.part, TASK, work.arguments, running=False)
-        task = begin_subtask(self.session, self.state, call, work)
+        task = begin_subtask(self.session, self.state, step)
         self._resumed = task.is_resumed
         return task
 
@@ -406,19 +356,7 @@ class ContextWindow:
         """Undo the newest prune, compaction or rollback in force; return which it was."""
         with self.session.lease():
             self.state.catch_up()
-            newest = newest_change(self.session.reader, self.state.loop)
-            with self.session.reader.deciding() as facts:
-                rollback = facts.history.to_redo()
-            if rollback is not None and (newest is None or rollback > newest.version):
-                self.session.redo()
-                return "rollback"
-            if newest is None:
-                raise RefusedError("there is nothing to undo", expected="a prune, a compaction or a rollback")
-            if newest.kind == "prune":
-                self.session.context.unprune(newest.parts)
-            else:
-                self.session.context.undo_compaction()
-            return newest.kind
+            return undo_newest(self.session, self.state.loop)
 
     def save(self) -> None:
         """Store checkpoints of the window's projections, and its token counts."""
@@ -426,54 +364,6 @@ class ContextWindow:
         self._saved = self.session.version
 
     # -- helpers -------------------------------------------------------------------------------
-
-    def _message(self, name: str) -> Message:
-        """Return the message that a step answers."""
-        message = self.state.conversation.messages.get(name)
-        if message is None:
-            raise NotFoundError("message", name, session=self.session.id)
-        return message
-
-    def _require_no_reply(self) -> None:
-        if self.state.open_reply is not None and self.state.open_reply.is_open:
-            raise RefusedError("a reply is open", expected="its end")
-        if not self.session.holds_lease:
-            raise RefusedError("the lease is not held", expected="`with ContextWindow(…) as window`")
-
-    def _open_reply(
-        self, asked: Message, view: ModelRequest | int, model: Model | str | None, agent: str = ""
-    ) -> Reply:
-        """Open a reply to a message, and stop the sub-sessions of calls that do not go on."""
-        reply = self.session.assistant(
-            model, reply_to=asked.id, agent=agent or asked.agent, variant=asked.variant, view=view
-        )
-        self.session.store.registry.stop_subsessions(self.session, "its call does not go on")
-        reply.begin()
-        self.state.open_reply = reply
-        return reply
-
-    def _offer_tools(self) -> None:
-        """Record the tools that are wanted, `recall` among them, unless the session has them."""
-        recorded = self.state.conversation.tools
-        if recorded is not None and recorded == self._offered:
-            return
-        known = None if recorded is None else self.session.text(recorded)
-        wanted = known if self._tools is None else self._tools
-        if self._recall and not offers_recall(wanted):
-            wanted = with_recall(wanted)
-        if wanted is not None and wanted != known:
-            self.session.set_tools(wanted)
-            self.state.catch_up()
-        self._offered = self.state.conversation.tools
-
-    def _answer_recall(self, call: ToolCall, arguments: dict[str, Any]) -> None:
-        state = self.state
-        try:
-            answer = answer_recall(self.session, arguments, bounds(state.policy.truncation, state.usable))
-        except Exception as error:  # noqa: BLE001  # as with any tool
-            self.fail(call, error)
-        else:
-            self.succeed(call, answer)
 
     def _request_compaction(self, *, auto: bool, overflow: bool | None) -> str:
         like = self.state.newest_user_message()
@@ -502,23 +392,3 @@ class ContextWindow:
             state.evict_sizes()
             self.save()
         return result
-
-
-def _json_of(tools: Sequence[Mapping[str, Any]]) -> Json:
-    """The schemas of tools as they are recorded."""
-    rule = "tools are a list of schemas, each a mapping"
-    for tool in each(tools, rule):
-        require(Mapping, tool, rule)
-    try:
-        return json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise CallError(f"{rule} of JSON values: {type(error).__name__}") from error
-
-
-def _arguments(text: str) -> dict[str, Any] | None:
-    """Parse the arguments of a call; None if they are no JSON object, {} for an empty text."""
-    try:
-        arguments = json_value(text or "{}")
-    except ValueError:
-        return None
-    return cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None

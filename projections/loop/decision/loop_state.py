@@ -7,7 +7,6 @@ count.
 
 from __future__ import annotations
 
-import sys
 from typing import Literal
 
 import msgspec
@@ -20,8 +19,7 @@ from eventlog.session.outcome import GOES_ON, is_crash
 from eventlog.values import MessageError, Subtask, Tool
 from projections.loop.tasks.task_calls import TASK
 from projections.replay.canonical import pack, unpack
-from projections.replay.loop import replay
-from projections.replay.projection import EventSource, apply_each
+from projections.replay.projection import apply_each
 from projections.tokens.calibration import Calibration
 from projections.window.policy.limits import step_total
 
@@ -35,7 +33,6 @@ __all__ = [
     "StepUsage",
     "TrailEntry",
     "UndoableChange",
-    "newest_change",
 ]
 
 TRAIL = 32
@@ -375,13 +372,3 @@ class LoopStateProjection:
     def decode(self, data: bytes) -> LoopState:
         """The state again."""
         return unpack(data, LoopState)
-
-
-def newest_change(source: EventSource, loop: LoopState) -> UndoableChange | None:
-    """Return the newest prune or compaction in force.
-
-    Reads the history if the state holds none: it keeps only the newest changes.
-    """
-    if not loop.changes:
-        loop, _ = replay(LoopStateProjection(sys.maxsize), source)
-    return loop.changes[-1] if loop.changes else None

@@ -66,8 +66,8 @@ LAYERS: dict[str, str] = {
     """,
     "projections.live": "form | patches | growing | open_messages | live_session | aio",
     "projections.loop.context": """
-        window_state compact fill_loop undo refused_request | offered_tools open_reply running_call retrying | running_task
-        | window | report aio
+        window_state compact undo | refused_request offered_tools open_reply running_call | fill_loop running_task
+        | retrying window | report aio
     """,
     "projections.loop": "streaming tasks | decision | context | __init__",
     "projections.window": "policy sizing | prune compaction retrieval | __init__",

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from eventlog import events as ev
 from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
+from projections.conversation.about import OF_MESSAGE, OF_PART
 from projections.live.form import Json
 from projections.live.open_messages import OpenMessages
 
@@ -89,35 +90,12 @@ def _of_parts(event: Any) -> _About:
 
 
 _ABOUT: dict[type[ev.Base], Callable[[Any], _About]] = {
-    **dict.fromkeys(
-        (
-            ev.PartStarted,
-            ev.StepStarted,
-            ev.StepFinished,
-            ev.MessageFinished,
-            ev.MessagePromoted,
-            ev.MessageRemoved,
-            ev.CompactionRequested,
-        ),
-        _of_message,
-    ),
-    **dict.fromkeys(
-        (
-            ev.PartEnded,
-            ev.PartEdited,
-            ev.PartRemoved,
-            ev.PartRedacted,
-            ev.MediaReplaced,
-            ev.MediaRestored,
-            ev.ToolRunning,
-            ev.ToolProgress,
-            ev.ToolCompleted,
-            ev.ToolFailed,
-            ev.CompactionCompleted,
-            ev.CompactionUndone,
-        ),
-        _of_part,
-    ),
+    **dict.fromkeys(OF_MESSAGE, _of_message),
+    **dict.fromkeys(OF_PART, _of_part),
+    ev.MediaReplaced: _of_part,
+    ev.MediaRestored: _of_part,
+    ev.CompactionCompleted: _of_part,
+    ev.CompactionUndone: _of_part,
     ev.Pruned: _of_parts,
     ev.Restored: _of_parts,
 }

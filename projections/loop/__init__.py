@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from projections.loop.context.aio import AsyncContextWindow, afill, afill_retrying
     from projections.loop.context.compact import CompactionResult
-    from projections.loop.context.fill_loop import fill
     from projections.loop.context.refused_request import refusal
+    from projections.loop.context.reply_filler import fill
     from projections.loop.context.report import WindowReport, window_report
     from projections.loop.context.retrying import fill_retrying
     from projections.loop.context.running_call import RunningCall
@@ -92,7 +92,7 @@ _HOMES = {
         "Stop",
         "Wait",
     ),
-    "context.fill_loop": ("fill",),
+    "context.reply_filler": ("fill",),
     "streaming.http_summarizer": ("HttpSummarizer",),
     "context.retrying": ("fill_retrying",),
     "tasks.answer": ("answer_text",),

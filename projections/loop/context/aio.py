@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from eventlog.aio import AsyncReply, AsyncTurn
 from eventlog.errors import StreamError, UnknownStreamError, giving_way_to
 from eventlog.validation import require, require_function
-from projections.loop.context.fill_loop import ABORTED, ReplyFiller
+from projections.loop.context.reply_filler import ABORTED, ReplyFiller
 from projections.loop.context.retrying import Attempts, raise_if_garbled
 from projections.loop.context.window import ContextWindow
 from projections.loop.streaming.backoff import Backoff

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from eventlog.session.outcome import provider_error
 from eventlog.session.reply import Reply
 from eventlog.validation import require, require_function
-from projections.loop.context.fill_loop import ABORTED, ReplyFiller, fill_with
+from projections.loop.context.reply_filler import ABORTED, ReplyFiller, fill_with
 from projections.loop.streaming.backoff import Backoff, is_transient, seconds_asked
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 import eventlog
 from eventlog.values import Limits, Model
 from projections.cli.exits import Exit
-from projections.loop.context.fill_loop import fill
+from projections.loop.context.reply_filler import fill
 from projections.loop.context.window import ContextWindow
 from projections.loop.decision.steps import CallModel
 from tests.support.cli_runner import Cli, valid

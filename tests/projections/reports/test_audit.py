@@ -18,7 +18,7 @@ from eventlog.importers import import_file
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Limits, Model, Todo
-from projections.loop.context.fill_loop import fill
+from projections.loop.context.reply_filler import fill
 from projections.loop.context.window import ContextWindow
 from projections.loop.decision.steps import CallModel, RunTools
 from projections.reports.audit import AuditedStep, audit, audited_step

@@ -18,7 +18,7 @@ from eventlog.values import INTERRUPTED, Limits, Model, Subtask, Text, Tool
 from projections import ModelView
 from projections.loop import CallModel, ContextWindow, RunSubtask, RunTools, Stop
 from projections.loop.context.aio import AsyncContextWindow, afill, afill_retrying
-from projections.loop.context.fill_loop import LOOK_SECONDS
+from projections.loop.context.reply_filler import LOOK_SECONDS
 from projections.loop.tasks.task_calls import task_answer
 from projections.reports.audit import audit
 from projections.view.neutral import Text as ViewText
@@ -298,7 +298,7 @@ def test_a_reply_of_an_async_session_is_filled(store: Store, filling: Callable[[
 def test_a_slow_stream_notices_an_interrupt_soon(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop ends an answer of few tokens a second after seconds, not after many tokens."""
     clock = [0.0]
-    monkeypatch.setattr("projections.loop.context.fill_loop.monotonic", lambda: clock[0])
+    monkeypatch.setattr("projections.loop.context.reply_filler.monotonic", lambda: clock[0])
 
     async def slowly() -> AsyncIterator[dict[str, Any]]:
         for number in range(16):

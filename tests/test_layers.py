@@ -66,7 +66,7 @@ LAYERS: dict[str, str] = {
     """,
     "projections.live": "form | patches | growing | open_messages | page_changes | live_session | aio",
     "projections.loop.context": """
-        window_state compact undo | refused_request offered_tools open_reply running_call | reply_filler running_task
+        window_state compaction_run undo | refused_request offered_tools open_reply running_call | reply_filler running_task
         | retrying window | report aio
     """,
     "projections.loop": "streaming tasks | decision | context | __init__",

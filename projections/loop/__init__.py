@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from projections.loop.context.aio import AsyncContextWindow, afill, afill_retrying
-    from projections.loop.context.compact import CompactionResult
+    from projections.loop.context.compaction_run import CompactionResult
     from projections.loop.context.refused_request import refusal
     from projections.loop.context.reply_filler import fill
     from projections.loop.context.report import WindowReport, window_report
@@ -71,7 +71,7 @@ __all__ = [
 
 _HOMES = {
     "context.aio": ("AsyncContextWindow", "afill", "afill_retrying"),
-    "context.compact": ("CompactionResult",),
+    "context.compaction_run": ("CompactionResult",),
     "context.refused_request": ("refusal",),
     "context.report": ("WindowReport", "window_report"),
     "context.running_call": ("RunningCall",),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from eventlog.session.session import Session
     from eventlog.session.tool_call import ToolCall
     from eventlog.values import Attachment, Model
-    from projections.loop.context.compact import CompactionResult
+    from projections.loop.context.compaction_run import CompactionResult
     from projections.loop.context.running_call import RunningCall
     from projections.loop.context.running_task import RunningTask
     from projections.loop.context.window_state import ModelRequest, WindowState

@@ -16,7 +16,7 @@ from eventlog.session.inputs import model_of
 from eventlog.session.lease import Lease
 from eventlog.validation import require, require_call, require_function, require_or_none
 from eventlog.values import Limits, Model
-from projections.loop.context.compact import Compaction, CompactionResult
+from projections.loop.context.compaction_run import CompactionResult, CompactionRun
 from projections.loop.context.offered_tools import OfferedTools
 from projections.loop.context.open_reply import open_reply, require_no_reply
 from projections.loop.context.running_call import RunningCall, fail, start_call, succeed
@@ -378,7 +378,7 @@ class ContextWindow:
         state = self.state
         state.catch_up()
         like = state.conversation.messages[step.message]
-        run = Compaction(
+        run = CompactionRun(
             self.session,
             state.situation(),
             state.version,

@@ -64,7 +64,11 @@ LAYERS: dict[str, str] = {
         neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt offer
         | message_rendering | assembly explain | followed_view | kept_view | model_view
     """,
-    "projections.live": "form | patches | growing | open_messages | live_session | aio",
+    "projections.live": "form | patches | growing | open_messages | page_changes | live_session | aio",
+    "projections.loop.context": """
+        backoff window_state compaction_run undo | refused_request offered_tools open_reply running_call | running_task
+        | retrying window summarize_with | report aio
+    """,
     "projections.loop": "tasks | decision | context | __init__",
     "projections.window": "policy sizing | prune compaction retrieval | __init__",
     "projections.cli": """

@@ -39,7 +39,7 @@ LACKS: dict[str, dict[str, str]] = {
     | {"wait": "given to `turn`, and no one else's"},
     "AsyncContextWindow": {
         "start_task": "gives a `with` that blocks; `run_task` takes a coroutine",
-        "subtask": "is a `with` that blocks; `run_subtask` takes a coroutine",
+        "start_subtask": "gives a `with` that blocks; `run_subtask` takes a coroutine",
     },
     "AsyncLive": {
         "advance": "`async for` calls it",

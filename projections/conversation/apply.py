@@ -1,84 +1,35 @@
 """The effect of each event on a conversation, total over the closed union of events.
 
 `state.py` has the state.  Events about evicted messages do nothing: they cannot change what the
-state still holds.  A part that begins is made here from its `PartStarted`.
+state still holds.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 from eventlog import events as ev
 from eventlog.codec.batch import Batch, Entry
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import UnknownEventError
-from eventlog.values import Agent, Content, File, PartKind, Patch, Reasoning, Retry, Snapshot, Subtask, Text, Tool
-from projections.conversation.carryover import FileTouch, Pin, touches_of
+from eventlog.values import Patch
+from projections.conversation.carryover import FileTouch, Pin
+from projections.conversation.new_part import PART_MAKERS
 from projections.conversation.parts import (
     Compaction,
     CompactionPart,
     FilePart,
     Message,
-    NotePart,
     Part,
     ReasoningPart,
     ReplacedMedia,
     StepPart,
-    SubtaskPart,
     TextPart,
     ToolPart,
 )
-from projections.conversation.state import Conversation, texts_of
+from projections.conversation.state import Conversation
+from projections.conversation.text_pieces import texts_of
+from projections.conversation.tool_events import TOOL_RULES, Rule
 
-__all__ = ["PART_MAKERS", "apply", "apply_batch"]
-
-
-def _text_part(part: str, kind: Text, message: Message) -> TextPart:
-    pieces: list[Content] = [kind.text] if kind.text else []
-    return TextPart(part, False, False, pieces, kind.synthetic, kind.ignored, kind.metadata, message.user)
-
-
-def _reasoning_part(part: str, kind: Reasoning, message: Message) -> ReasoningPart:
-    del message
-    return ReasoningPart(part, False, False, [kind.text] if kind.text else [], kind.metadata)
-
-
-def _tool_part(part: str, kind: Tool, message: Message) -> ToolPart:
-    del message
-    return ToolPart(part, False, False, kind.call, kind.tool, kind.provider_executed, kind.metadata, "pending", [], [])
-
-
-def _file_part(part: str, kind: File, message: Message) -> FilePart:
-    del message
-    return FilePart(part, file=kind)
-
-
-def _subtask_part(part: str, kind: Subtask, message: Message) -> SubtaskPart:
-    del message
-    return SubtaskPart(part, subtask=kind)
-
-
-def _note_part(part: str, kind: Agent | Snapshot | Patch | Retry, message: Message) -> NotePart:
-    del message
-    return NotePart(part, note=kind)
-
-
-PART_MAKERS: dict[type[PartKind], Callable[[str, Any, Message], Part]] = {
-    Text: _text_part,
-    Reasoning: _reasoning_part,
-    Tool: _tool_part,
-    File: _file_part,
-    Subtask: _subtask_part,
-    Agent: _note_part,
-    Snapshot: _note_part,
-    Patch: _note_part,
-    Retry: _note_part,
-}
-"""Maker of each kind of part.
-
-Looked up by type: `isinstance` takes 0.1 µs to find that a struct is none of a kind.
-"""
+__all__ = ["apply", "apply_batch"]
 
 
 def apply(state: Conversation, event: ev.Event, version: int, time: int) -> Conversation:
@@ -112,9 +63,6 @@ def apply_batch(state: Conversation, batch: Batch, version: int) -> tuple[Conver
             state.apply_run(entry)
             version += entry.count
     return state, version
-
-
-Rule = Callable[[Conversation, Any, int, int], None]
 
 
 def _nothing(state: Conversation, event: ev.Event, version: int, time: int) -> None:
@@ -314,85 +262,6 @@ def _step_finished(state: Conversation, event: ev.StepFinished, version: int, ti
     _add(state, event.message, part)
 
 
-def _tool(state: Conversation, part: str) -> ToolPart | None:
-    found = state.where.get(part)
-    if found is None:
-        return None
-    message, tool = found
-    if type(tool) is not ToolPart:
-        return None
-    if state.tracks_changes:
-        state.mark_changed(message.id, part)
-    return tool
-
-
-def _running(state: Conversation, event: ev.ToolRunning, version: int, time: int) -> None:
-    del version, time
-    tool = _tool(state, event.part)
-    if tool is not None:
-        tool.status, tool.input = "running", event.input
-        if tool.pieces:
-            tool.pieces = []
-        tool.title, tool.details = event.title, event.metadata
-
-
-def _progress(state: Conversation, event: ev.ToolProgress, version: int, time: int) -> None:
-    del version, time
-    tool = _tool(state, event.part)
-    if tool is not None:
-        tool.title = event.title if event.title is not None else tool.title
-        tool.details = event.metadata if event.metadata is not None else tool.details
-
-
-def _completed(state: Conversation, event: ev.ToolCompleted, version: int, time: int) -> None:
-    del version, time
-    tool = _tool(state, event.part)
-    if tool is None:
-        return
-    late = tool.interrupted
-    tool.status = "completed"
-    tool.error, tool.interrupted = None, False
-    if tool.live:
-        tool.live = []
-    truncation = event.truncation
-    if truncation is None:
-        tool.output, tool.full = event.output, None
-    else:
-        tool.output, tool.full = truncation.preview, event.output
-    tool.title, tool.details = event.title or tool.title, event.metadata
-    tool.attachments = event.attachments
-    touches = () if late else touches_of(tool.tool, tool.input)  # an interruption has touched them
-    if touches:
-        state.add_touches(touches)
-
-
-def _failed(state: Conversation, event: ev.ToolFailed, version: int, time: int) -> None:
-    del version, time
-    tool = _tool(state, event.part)
-    if tool is not None:
-        tool.status = "failed"
-        tool.error, tool.interrupted, tool.output = event.error, event.interrupted, event.output
-        tool.details = event.metadata if event.metadata is not None else tool.details
-        if tool.interrupted:  # how far it came is unknown
-            state.add_touches(touches_of(tool.tool, tool.input))
-
-
-def _pruned(state: Conversation, event: ev.Pruned, version: int, time: int) -> None:
-    del version, time
-    for part in event.parts:
-        tool = _tool(state, part)
-        if tool is not None:
-            tool.pruned = True
-
-
-def _restored(state: Conversation, event: ev.Restored, version: int, time: int) -> None:
-    del version, time
-    for part in event.parts:
-        tool = _tool(state, part)
-        if tool is not None:
-            tool.pruned = False
-
-
 def _media_replaced(state: Conversation, event: ev.MediaReplaced, version: int, time: int) -> None:
     del version, time
     message, part = state.where.get(event.part, (None, None))
@@ -449,6 +318,7 @@ def _undone(state: Conversation, event: ev.CompactionUndone, version: int, time:
 
 
 _RULES: dict[type[ev.Base], Rule] = {
+    **TOOL_RULES,
     ev.SessionStarted: _nothing,
     ev.SessionForked: _nothing,
     ev.SessionRenamed: _nothing,
@@ -471,15 +341,9 @@ _RULES: dict[type[ev.Base], Rule] = {
     ev.PartEnded: _ended,
     ev.PartEdited: _edited,
     ev.PartRemoved: _part_removed,
-    ev.ToolRunning: _running,
-    ev.ToolProgress: _progress,
-    ev.ToolCompleted: _completed,
-    ev.ToolFailed: _failed,
     ev.StepStarted: _step_started,
     ev.StepFinished: _step_finished,
     ev.UsageRecorded: _nothing,
-    ev.Pruned: _pruned,
-    ev.Restored: _restored,
     ev.MediaReplaced: _media_replaced,
     ev.MediaRestored: _media_restored,
     ev.CompactionRequested: _requested,

@@ -9,13 +9,11 @@ a reset with the newest page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from typing import Any, TypeAlias
 
 from eventlog import events as ev
-from eventlog.codec.decoded import Span, decode_commit
-from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.decoded import decode_commit
 from eventlog.codec.payload import is_encrypted
 from eventlog.errors import ErasedError, NotFoundError
 from eventlog.history.catalog import entry_of
@@ -27,6 +25,7 @@ from eventlog.store import Store
 from eventlog.validation import require, require_or_none
 from projections.live.form import Form, Json
 from projections.live.open_messages import OpenMessages
+from projections.live.page_changes import PageChanges
 from projections.live.patches import Update, encoded, joined, message_patches, part_set
 from projections.transcript.message import TranscriptMessage
 from projections.transcript.message_json import page_json, part_json
@@ -190,7 +189,7 @@ class LiveSession:
         if head.version - self._version > FARTHEST:
             return None
         before = self._version
-        step = _Step(self._open)
+        step = PageChanges(self._open)
         last: Commit | None = None
         for commit in self._store.log.read(self.session, before):
             last = commit
@@ -215,7 +214,7 @@ class LiveSession:
         patches += self._open.let_go()
         return patches
 
-    def _compared(self, step: _Step, before: int) -> Iterator[Json]:
+    def _compared(self, step: PageChanges, before: int) -> Iterator[Json]:
         """Yield what changed of complete messages, compared with the transcript before."""
         session = self._store.session(self.session)
         state = session.reader.state()
@@ -296,113 +295,3 @@ def _message_at(transcript: Transcript, name: str, added: int) -> TranscriptMess
         return None
     found = transcript.page(1, added + 1)
     return found[0] if found and found[0].id == name else None
-
-
-class _Step:
-    """The effects of the events of one step on a page."""
-
-    def __init__(self, messages: OpenMessages) -> None:
-        self.patches: list[Json] = []
-        self.redacted: set[str] = set()
-        """Parts whose content is hidden now."""
-        self.touched: dict[str, None] = {}
-        """Complete messages that an event is about."""
-        self.parts: dict[str, None] = {}
-        """Parts of complete messages that an event is about."""
-        self.covers = False
-        """Whether other messages are covered than before."""
-        self._open = messages
-
-    def take(self, span: Span) -> None:
-        """Apply an event, or a run of deltas."""
-        item = span.item
-        if isinstance(item, DeltaRun):
-            for (part, field), text in item.joined().items():
-                self._grow(part, field, text)
-        elif isinstance(item, ev.PartDelta):
-            self._grow(item.part, item.field, item.text)
-        elif isinstance(item, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
-            self._open.begin(item, span.first, span.time)
-        elif (parts_of := _ABOUT.get(type(item))) is not None:
-            self._change(span, parts_of(item))
-            if isinstance(item, (ev.CompactionCompleted, ev.CompactionUndone)):
-                self.covers = True
-
-    def _grow(self, part: str, field: str, text: str) -> None:
-        if self._open.message_of(part) is None:
-            self.parts.setdefault(part)
-        else:
-            self.patches += self._open.grow(part, field, text)
-
-    def _change(self, span: Span, about: _About) -> None:
-        event = span.item
-        assert not isinstance(event, DeltaRun)
-        message, parts = about
-        if isinstance(event, ev.PartRedacted):
-            self.redacted.add(event.part)
-        if message is not None:
-            if message in self._open:
-                self.patches += self._open.change(event, span.first, span.time, parts, message)
-            else:
-                self.touched.setdefault(message)
-            return
-        owners: dict[str, list[str]] = {}
-        for part in parts:
-            owner = self._open.message_of(part)
-            if owner is None:
-                self.parts.setdefault(part)
-            else:
-                owners.setdefault(owner, []).append(part)
-        for owner, own in owners.items():
-            self.patches += self._open.change(event, span.first, span.time, own, owner)
-
-
-_About: TypeAlias = tuple[str | None, tuple[str, ...]]
-
-
-def _of_message(event: Any) -> _About:
-    return event.message, ()
-
-
-def _of_part(event: Any) -> _About:
-    return None, (event.part,)
-
-
-def _of_parts(event: Any) -> _About:
-    return None, event.parts
-
-
-_ABOUT: dict[type[ev.Base], Callable[[Any], _About]] = {
-    **dict.fromkeys(
-        (
-            ev.PartStarted,
-            ev.StepStarted,
-            ev.StepFinished,
-            ev.MessageFinished,
-            ev.MessagePromoted,
-            ev.MessageRemoved,
-            ev.CompactionRequested,
-        ),
-        _of_message,
-    ),
-    **dict.fromkeys(
-        (
-            ev.PartEnded,
-            ev.PartEdited,
-            ev.PartRemoved,
-            ev.PartRedacted,
-            ev.MediaReplaced,
-            ev.MediaRestored,
-            ev.ToolRunning,
-            ev.ToolProgress,
-            ev.ToolCompleted,
-            ev.ToolFailed,
-            ev.CompactionCompleted,
-            ev.CompactionUndone,
-        ),
-        _of_part,
-    ),
-    ev.Pruned: _of_parts,
-    ev.Restored: _of_parts,
-}
-"""The message, or else the parts, that an event is about; other kinds change no page."""

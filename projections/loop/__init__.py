@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from projections.loop.context.aio import AsyncContextWindow, afill, afill_retrying
-    from projections.loop.context.compact import CompactionResult
+    from projections.loop.context.compaction_run import CompactionResult
     from projections.loop.context.refused_request import refusal
     from projections.loop.context.report import WindowReport, window_report
     from projections.loop.context.retrying import fill_retrying
+    from projections.loop.context.running_call import RunningCall
     from projections.loop.context.summarize_with import summarize_with
-    from projections.loop.context.window import ContextWindow, RunningCall
+    from projections.loop.context.window import ContextWindow
     from projections.loop.context.window_state import ModelRequest
     from projections.loop.decision.steps import (
         Blocked,
@@ -68,10 +69,11 @@ __all__ = [
 
 _HOMES = {
     "context.aio": ("AsyncContextWindow", "afill", "afill_retrying"),
-    "context.compact": ("CompactionResult",),
+    "context.compaction_run": ("CompactionResult",),
     "context.refused_request": ("refusal",),
     "context.report": ("WindowReport", "window_report"),
-    "context.window": ("ContextWindow", "RunningCall"),
+    "context.running_call": ("RunningCall",),
+    "context.window": ("ContextWindow",),
     "context.window_state": ("ModelRequest",),
     "decision.steps": (
         "Blocked",

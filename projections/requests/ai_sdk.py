@@ -14,15 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-import msgspec
-
-from projections.requests.calls import CallIds, Names, RenderCache
+from projections.requests.calls import CallIds, Names
 from projections.requests.files import data_of, placeholder
 from projections.requests.metadata import is_array, is_object, parsed
 from projections.requests.text import sendable
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
 
-__all__ = ["ModelMessageEncoder", "encode_model_messages", "model_messages"]
+__all__ = ["model_messages"]
 
 Part: TypeAlias = dict[str, Any]
 
@@ -31,35 +29,8 @@ _LONGEST_ID = 256
 
 def model_messages(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> list[Part]:
     """Return the messages: the system segments, then the view."""
-    rendered = RenderCache(_messages).of(messages, _ids())
-    return [*_system(system), *(message for group in rendered for message in group)]
-
-
-def encode_model_messages(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:
-    """Return the messages as a JSON array."""
-    return msgspec.json.encode(model_messages(messages, system))
-
-
-class ModelMessageEncoder:
-    """Encodes one view after another; each message is encoded once."""
-
-    __slots__ = ("_cache",)
-
-    def __init__(self) -> None:
-        self._cache = RenderCache(_encoded)
-
-    def encode(self, messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:
-        """Return the JSON array, equal to that of `encode_model_messages`."""
-        pieces = [msgspec.json.encode(_system(system))[1:-1], *self._cache.of(messages, _ids())]
-        return b"[" + b",".join(piece for piece in pieces if piece) + b"]"
-
-
-def _ids() -> CallIds:
-    return CallIds(r"[^\ud800-\udfff]+", _LONGEST_ID)
-
-
-def _encoded(message: NeutralMessage, names: Names) -> bytes:
-    return msgspec.json.encode(_messages(message, names))[1:-1]
+    ids = CallIds(r"[^\ud800-\udfff]+", _LONGEST_ID)
+    return [*_system(system), *(made for message in messages for made in _messages(message, ids.names(message)))]
 
 
 def _system(system: Sequence[str]) -> list[Part]:

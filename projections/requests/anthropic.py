@@ -21,15 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import msgspec
-
-from projections.requests.calls import CallIds, Names, RenderCache
+from projections.requests.calls import CallIds, Names
 from projections.requests.files import data_of, file_id_of, is_web, placeholder, text_of
 from projections.requests.metadata import is_array, is_object, of_provider, parsed, tool_name
 from projections.requests.text import sendable
 from projections.view.neutral import Call, File, NeutralMessage, Reasoning, Result, Text
 
-__all__ = ["CONTINUE", "OPENING", "AnthropicEncoder", "anthropic_request", "encode_anthropic"]
+__all__ = ["CONTINUE", "OPENING", "anthropic_request"]
 
 Block: TypeAlias = dict[str, Any]
 Role: TypeAlias = Literal["user", "assistant"]
@@ -91,7 +89,8 @@ def anthropic_request(
 
     `prefill` says whether the model accepts a last assistant message.
     """
-    turns = [turn for rendered in RenderCache(_role_blocks).of(messages, _ids()) for turn in rendered]
+    ids = CallIds("[A-Za-z0-9_-]+", _LONGEST_ID)
+    turns = [turn for message in messages for turn in _role_blocks(message, ids.names(message))]
     joined: list[Block] = []
     for role, blocks in _alternating(turns, prefill=prefill):
         if joined and joined[-1]["role"] == role:
@@ -99,51 +98,6 @@ def anthropic_request(
         else:
             joined.append({"role": role, "content": [*blocks]})
     return {"system": _system(system), "messages": joined}
-
-
-def encode_anthropic(messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, prefill: bool = True) -> bytes:
-    """Return the request as JSON.
-
-    `prefill` is that of `anthropic_request`.
-    """
-    return msgspec.json.encode(anthropic_request(messages, system, prefill=prefill))
-
-
-class AnthropicEncoder:
-    """Encodes one view after another; each message is encoded once."""
-
-    __slots__ = ("_cache",)
-
-    def __init__(self) -> None:
-        self._cache = RenderCache(_encoded)
-
-    def encode(self, messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, prefill: bool = True) -> bytes:
-        """Return the JSON of a request, equal to that of `encode_anthropic`.
-
-        `prefill` is that of `anthropic_request`.
-        """
-        rendered = [pair for pairs in self._cache.of(messages, _ids()) for pair in pairs]
-        encodings = {id(turn.blocks): encoded for turn, encoded in rendered}
-        pieces = [b'{"system":', msgspec.json.encode(_system(system)), b',"messages":[']
-        before: Role | None = None
-        for role, blocks in _alternating([turn for turn, _ in rendered], prefill=prefill):
-            encoded = encodings.get(id(blocks)) or msgspec.json.encode(blocks)[1:-1]
-            if role == before:
-                pieces += [b",", encoded]
-            else:
-                end = b"" if before is None else b"]},"
-                pieces += [end, b'{"role":"', role.encode(), b'","content":[', encoded]
-            before = role
-        pieces.append(b"]}" if before is None else b"]}]}")
-        return b"".join(pieces)
-
-
-def _ids() -> CallIds:
-    return CallIds("[A-Za-z0-9_-]+", _LONGEST_ID)
-
-
-def _encoded(message: NeutralMessage, names: Names) -> list[tuple[RoleBlocks, bytes]]:
-    return [(turn, msgspec.json.encode(turn.blocks)[1:-1]) for turn in _role_blocks(message, names)]
 
 
 def _system(system: Sequence[str]) -> list[Block]:

@@ -1,4 +1,4 @@
-"""Call ids as a provider accepts them, and a cache of rendered messages.
+"""Call ids as a provider accepts them.
 
 Shared by the formats that have rules for ids across messages.
 """
@@ -6,18 +6,16 @@ Shared by the formats that have rules for ids across messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import Generic, TypeAlias, TypeVar
+from typing import TypeAlias
 
 from projections.view.neutral import Call, NeutralMessage, Result
 
-__all__ = ["CallIds", "Names", "RenderCache"]
+__all__ = ["CallIds", "Names"]
 
 Names: TypeAlias = dict[str, str]
 """By own id, the ids that the calls and results of one message are sent with."""
 
-T = TypeVar("T")
 _KIND = re.compile("[A-Za-z]{1,20}_")
 
 
@@ -58,28 +56,3 @@ class CallIds:
             attempt += 1
         self._taken.add(name)
         return name
-
-
-class RenderCache(Generic[T]):
-    """A cache of what `make` returned for each message of the view before."""
-
-    __slots__ = ("_entries", "_make")
-
-    def __init__(self, make: Callable[[NeutralMessage, Names], T]) -> None:
-        self._make = make
-        self._entries: dict[int, tuple[NeutralMessage, Names, T]] = {}
-
-    def of(self, messages: Iterable[NeutralMessage], ids: CallIds) -> list[T]:
-        """Return the rendered messages of a view in order; only new messages are rendered."""
-        fresh: dict[int, tuple[NeutralMessage, Names, T]] = {}
-        rendered: list[T] = []
-        for message in messages:
-            names = ids.names(message)
-            key = id(message)  # held by the entry, so no other message can have it
-            entry = self._entries.get(key)
-            if entry is None or entry[1] != names:
-                entry = (message, names, self._make(message, names))
-            fresh[key] = entry
-            rendered.append(entry[2])
-        self._entries = fresh
-        return rendered

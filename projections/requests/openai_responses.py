@@ -18,15 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-import msgspec
-
-from projections.requests.calls import CallIds, Names, RenderCache
+from projections.requests.calls import CallIds, Names
 from projections.requests.files import data_of, file_id_of, is_web, placeholder
 from projections.requests.metadata import is_object, of_provider, parsed, tool_name
 from projections.requests.text import sendable
 from projections.view.neutral import Call, File, NeutralMessage, Reasoning, Result, Text
 
-__all__ = ["ResponsesEncoder", "encode_responses", "responses_request"]
+__all__ = ["responses_request"]
 
 Item: TypeAlias = dict[str, Any]
 
@@ -41,37 +39,9 @@ def responses_request(messages: Iterable[NeutralMessage], system: Sequence[str] 
     instructions = _instructions(system)
     if instructions:
         request["instructions"] = instructions
-    request["input"] = [item for items in RenderCache(_items).of(messages, _ids()) for item in items]
+    ids = CallIds(r"[\x21-\x7e]+", _LONGEST_ID)
+    request["input"] = [item for message in messages for item in _items(message, ids.names(message))]
     return request
-
-
-def encode_responses(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:
-    """Return the request as JSON."""
-    return msgspec.json.encode(responses_request(messages, system))
-
-
-class ResponsesEncoder:
-    """Encodes one view after another; each message is encoded once."""
-
-    __slots__ = ("_cache",)
-
-    def __init__(self) -> None:
-        self._cache = RenderCache(_encoded)
-
-    def encode(self, messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:
-        """Return the JSON of a request, equal to that of `encode_responses`."""
-        instructions = _instructions(system)
-        head = b'{"instructions":' + msgspec.json.encode(instructions) + b"," if instructions else b"{"
-        items = b",".join(encoded for encoded in self._cache.of(messages, _ids()) if encoded)
-        return head + b'"input":[' + items + b"]}"
-
-
-def _ids() -> CallIds:
-    return CallIds(r"[\x21-\x7e]+", _LONGEST_ID)
-
-
-def _encoded(message: NeutralMessage, names: Names) -> bytes:
-    return msgspec.json.encode(_items(message, names))[1:-1]
 
 
 def _instructions(system: Sequence[str]) -> str:

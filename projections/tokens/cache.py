@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Protocol
 from eventlog import os_fork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from eventlog.log.contract import BodyStore
     from projections.tokens.counter import Counter
 
-__all__ = ["BodyCounter", "CountCache", "DerivedValues", "LogCountCache", "MemoryCountCache"]
+__all__ = ["BodyCounter", "CountCache", "LogCountCache", "MemoryCountCache"]
 
 
 class CountCache(Protocol):
@@ -65,27 +66,6 @@ class MemoryCountCache:
                 self._counts.popitem(last=False)
 
 
-class DerivedValues(Protocol):
-    """The part of a log that a `LogCountCache` needs."""
-
-    @property
-    def read_only(self) -> bool:
-        """Whether nothing can be written."""
-        ...
-
-    def name(self, digest: bytes) -> bytes:
-        """Return the name of a body in a key: its hash, or a name that hides the hash."""
-        ...
-
-    def get_derived(self, key: bytes) -> bytes | None:
-        """Return a derived value, or None."""
-        ...
-
-    def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Write derived values in one batch."""
-        ...
-
-
 class LogCountCache:
     """Keeps counts in the log, with a memory cache in front.
 
@@ -95,7 +75,7 @@ class LogCountCache:
     over key and count (4 bytes each, big-endian); one that does not check is no count.
     """
 
-    def __init__(self, log: DerivedValues, *, pending: int = 32_768, capacity: int = 32_768) -> None:
+    def __init__(self, log: BodyStore, *, pending: int = 32_768, capacity: int = 32_768) -> None:
         self._log = log
         self._limit = pending
         self._memory = MemoryCountCache(capacity)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from eventlog.session.session import Session
 from eventlog.values import Content
-from projections.conversation.state import joined
+from projections.conversation.text_pieces import joined
 from projections.replay.loop import state_at
 from projections.transcript.backward import BackwardReader
 from projections.transcript.message import LargeText, frozen_message

@@ -17,30 +17,18 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.events import (
     AssistantMessageStarted,
     CompactionCompleted,
-    CompactionRequested,
     CompactionStarted,
     CompactionUndone,
     Event,
-    MessageFinished,
-    MessagePromoted,
     MessageRemoved,
     PartDelta,
-    PartEdited,
-    PartEnded,
-    PartRedacted,
     PartRemoved,
-    PartStarted,
     Pruned,
     Restored,
-    StepFinished,
-    StepStarted,
-    ToolCompleted,
-    ToolFailed,
-    ToolProgress,
-    ToolRunning,
     UserMessageAdded,
 )
 from projections.conversation import apply
+from projections.conversation.about import OF_MESSAGE, OF_PART
 from projections.conversation.state import Conversation
 from projections.transcript.coverage import Coverages, PlacedEvent, order_of
 from projections.transcript.message import LargeText, TranscriptMessage, frozen_message
@@ -115,9 +103,9 @@ def event_about(
     """Return whether an event is about these messages, and the part of it about others."""
     kind: type[Event] = type(placed.event)
     event: Any = placed.event  # its kind says whether it has a part or a message
-    if kind in _OF_PART:
+    if kind in OF_PART:
         known = has_part(event.part)
-    elif kind in _OF_MESSAGE:
+    elif kind in OF_MESSAGE:
         known = has_message(event.message)
     elif isinstance(event, (Pruned, Restored)):
         others = tuple(part for part in event.parts if not has_part(part))
@@ -136,29 +124,5 @@ _OF_COVERAGE = frozenset(
         CompactionUndone,
         MessageRemoved,
         PartRemoved,
-    }
-)
-_OF_MESSAGE = frozenset(
-    {
-        PartStarted,
-        StepStarted,
-        StepFinished,
-        MessageFinished,
-        MessagePromoted,
-        MessageRemoved,
-        CompactionRequested,
-    }
-)
-_OF_PART = frozenset(
-    {
-        PartDelta,
-        PartEnded,
-        PartEdited,
-        PartRemoved,
-        PartRedacted,
-        ToolRunning,
-        ToolProgress,
-        ToolCompleted,
-        ToolFailed,
     }
 )

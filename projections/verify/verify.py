@@ -18,13 +18,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DataError, EventlogError, NotFoundError
-from eventlog.events import RecordForgotten
 from eventlog.history.catalog import as_said, entry_of, is_session
-from eventlog.history.lineage import StreamRange
-from eventlog.history.ranges import Range, merged, without
 from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
 from eventlog.integrity.scrub_ledger import read_ledger, scrub_fault
@@ -33,20 +29,16 @@ from eventlog.log.merkle_check import Mismatch, first_mismatch
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import require, require_or_none
-from projections.replay.checkpoints import Checkpoints
-from projections.replay.loop import Follower, redact_inherited, replay
-from projections.replay.projection import EventSource, Projection
+from projections.replay.projection import Projection
+from projections.verify.deep_checks import deep_checks
 from projections.verify.encrypted_heads import encryption_fault
 from projections.verify.scrubbed import unexplained
-from projections.verify.streams import Problem, StreamCheck, StreamChecks
+from projections.verify.streams import Problem, StreamChecks
 from projections.verify.tombstones import tombstone_fault
 
 __all__ = ["Problem", "SessionReport", "StoreReport", "verify", "verify_session"]
 
 S = TypeVar("S")
-
-COMPARISONS = 8
-"""At how many versions of a session the live state is compared with a replay."""
 
 
 class SessionReport(msgspec.Struct):
@@ -183,13 +175,9 @@ def _session(
         return report
     _add(report, _try(report, partial(_inherited, streams, head)))
     _try(report, partial(_read, streams, session, report, on_progress))
-    for projection in projections:
-        _try(report, partial(_compare, projection, session, report))
-        _try(report, partial(_checkpoints, projection, session, report))
     if projections:
-        _try(report, partial(_state, session, report))
-        _try(report, partial(_total, streams.of(head), session, head, report))
-        _try(report, partial(_rows, session, report))
+        for check in deep_checks(session, streams.of(head), head, projections, report.version):
+            _try(report, partial(check, report.problems))
     return report
 
 
@@ -310,97 +298,3 @@ def _read(
     if head.version == check.version and (as_said(entry_of(head)), head.messages) != (check.entry, check.messages):
         problems.append(Problem("its catalog entry is not what its events say"))
     report.problems += (problem for problem in dict.fromkeys(problems) if problem not in report.problems)
-
-
-class _SessionAt:
-    """A session as it was at an earlier version, which can advance, as a live reader sees it."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.id = session.id
-        self.version = 0
-
-    def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
-        """Yield every event of versions `after + 1 .. upto`, append by append."""
-        return self._session.reader.decoded_commits(after, self.version if upto is None else min(upto, self.version))
-
-    def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
-        """Return the effective history right after version `at`."""
-        version = self.version if at is None else at
-        return self._session.history(version, after) if version else iter(())
-
-    def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
-        """Return the version ranges of the effective history."""
-        version = self.version if at is None else at
-        return self._session.reader.effective_ranges(version) if version else []
-
-    def ancestry(self) -> tuple[StreamRange, ...]:
-        """The streams of the session and its parents."""
-        return self._session.reader.ancestry()
-
-    def inherited_redactions(self) -> tuple[str, ...]:
-        """Parts that a fork inherited and that were redacted in a parent."""
-        return self._session.reader.inherited_redactions()
-
-    def forgotten(self) -> tuple[tuple[int, int], ...]:
-        """Ranges of forgotten versions."""
-        return self._session.reader.forgotten()
-
-
-def _compare(projection: Projection[S], session: Session, report: SessionReport) -> None:
-    """Follow the session as a live reader does, and compare with replays on the way."""
-    live = _SessionAt(session)
-    follower = Follower(projection, live)
-    for number in range(1, COMPARISONS + 1):
-        live.version = max(report.version * number // COMPARISONS, 1)
-        follower.advance()
-        redact_inherited(projection, follower.state, session.reader, live.version)
-        if projection.encode(follower.state) != projection.encode(
-            replay(projection, session.reader, live.version).state
-        ):
-            report.problems.append(Problem(f"{projection.name}: replay differs from live", live.version))
-            return
-
-
-def _checkpoints(projection: Projection[S], session: Session, report: SessionReport) -> None:
-    """Compare every usable checkpoint with a replay from the first event."""
-    source: EventSource = session.reader
-    checkpoints = Checkpoints(session.store.log)
-    for version, state in checkpoints.valid(projection, source, report.version, report.version):
-        state = redact_inherited(projection, state, source, version)  # noqa: PLW2901 - as it is shown now
-        if projection.encode(state) != projection.encode(replay(projection, source, version).state):
-            report.problems.append(Problem(f"{projection.name}: the checkpoint differs from a replay", version))
-
-
-def _state(session: Session, report: SessionReport) -> None:
-    """Compare the checkpoints of command state with a replay."""
-    for version in session.reader.wrong_checkpoints(report.version):
-        report.problems.append(Problem("command state: the checkpoint differs from a replay", version))
-
-
-def _total(check: StreamCheck, session: Session, head: Head, report: SessionReport) -> None:
-    """Compare the number of visible messages with that of the state."""
-    if not check.counted or check.version != head.version or session.reader.state().visible == head.messages:
-        return
-    if not head.base or not _forgotten_since(session, head):
-        report.problems.append(Problem("its number of visible messages is not that of a replay"))
-
-
-def _forgotten_since(session: Session, head: Head) -> list[Range]:
-    """Return what was forgotten in a fork's parents since.
-
-    Its total follows with its next append.
-    """
-    inherited = session.events(upto=head.base)
-    known = [
-        one for recorded in inherited if isinstance(recorded.event, RecordForgotten) for one in recorded.event.ranges
-    ]
-    return without(session.reader.forgotten(), merged((*known, *entry_of(head).forgotten)))
-
-
-def _rows(session: Session, report: SessionReport) -> None:
-    """Compare the rows of the transcript with a replay."""
-    from projections.transcript.row_check import wrong_rows  # loaded for a deep check only
-
-    for version in wrong_rows(session, report.version):
-        report.problems.append(Problem("transcript: the rows differ from a replay", version))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from projections.conversation.carryover import Carryover
 from projections.conversation.parts import Message, Part, ReasoningPart, StepPart, TextPart, ToolPart
-from projections.conversation.state import join_part
+from projections.conversation.text_pieces import join_part
 from projections.view.carryover_text import carried_text
 from projections.view.constraints import constrained
 from projections.view.neutral import File, NeutralMessage, NeutralPart, Result, Text

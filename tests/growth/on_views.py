@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import eventlog
 from eventlog import Recorded, Session
@@ -23,10 +23,10 @@ from projections import (
     verify_session,
 )
 from projections.loop import ContextWindow
-from projections.requests.ai_sdk import ModelMessageEncoder, encode_model_messages, model_messages
-from projections.requests.anthropic import AnthropicEncoder, anthropic_request, encode_anthropic
-from projections.requests.openai import ChatEncoder, chat_messages, encode_chat
-from projections.requests.openai_responses import ResponsesEncoder, encode_responses, responses_request
+from projections.requests.ai_sdk import model_messages
+from projections.requests.anthropic import anthropic_request
+from projections.requests.openai import chat_messages
+from projections.requests.openai_responses import responses_request
 from projections.requests.output_format import chat_format, responses_format
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import POLICY, Place
@@ -139,51 +139,14 @@ COLD_VIEWS: Table = {
 """The first call of a process."""
 
 
-class _Asked(NamedTuple):
-    """A view before and after one more message, with an encoder that has encoded the first."""
-
-    view: ModelView
-    after: ModelView
-    encoder: Any
-
-
-def _encoding(encoder: type[Any]) -> Any:
-    @contextmanager
-    def asked(at: Place) -> Generator[_Asked]:
-        live = at.wide_live
-        view = live.advance()
-        made = encoder()
-        made.encode(view.messages)
-        at.wide.user("a question")
-        yield _Asked(view, live.advance(), made)
-
-    return asked
-
-
 @contextmanager
 def _asked(at: Place) -> Generator[ModelView]:
     yield at.wide_live.advance()
 
 
 FORMATS: Table = {
-    "AnthropicEncoder.encode": output(
-        lambda _, asked: len(asked.encoder.encode(asked.after.messages)), _encoding(AnthropicEncoder)
-    ),
-    "ChatEncoder.encode": output(
-        lambda _, asked: len(asked.encoder.encode(asked.after.messages)), _encoding(ChatEncoder)
-    ),
-    "ModelMessageEncoder.encode": output(
-        lambda _, asked: len(asked.encoder.encode(asked.after.messages)), _encoding(ModelMessageEncoder)
-    ),
-    "ResponsesEncoder.encode": output(
-        lambda _, asked: len(asked.encoder.encode(asked.after.messages)), _encoding(ResponsesEncoder)
-    ),
     "anthropic_request": output(lambda _, view: len(anthropic_request(view.messages)["messages"]), _asked),
     "chat_messages": output(lambda _, view: len(chat_messages(view.messages)), _asked),
-    "encode_anthropic": output(lambda _, view: len(encode_anthropic(view.messages)), _asked),
-    "encode_chat": output(lambda _, view: len(encode_chat(view.messages)), _asked),
-    "encode_model_messages": output(lambda _, view: len(encode_model_messages(view.messages)), _asked),
-    "encode_responses": output(lambda _, view: len(encode_responses(view.messages)), _asked),
     "model_messages": output(lambda _, view: len(model_messages(view.messages)), _asked),
     "chat_format": constant(lambda _at, _: chat_format('{"type":"text"}')),
     "responses_format": constant(lambda _at, _: responses_format('{"type":"text"}')),

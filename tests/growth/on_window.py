@@ -215,12 +215,6 @@ async def _chunks() -> AsyncIterator[Any]:
         yield chunk
 
 
-def _subtask(_: Place, held: tuple[ContextWindow, RunSubtask]) -> None:
-    window, step = held
-    with window.subtask(step) as (_child, call):
-        window.succeed(call, "done")
-
-
 @contextmanager
 def _untitled(at: Place) -> Generator[None]:
     at.long.rename("")
@@ -256,7 +250,7 @@ WINDOW: Table = {
     "ContextWindow.save": constant(lambda _, window: window.save(), a_window),
     "ContextWindow.save, wide": history(lambda _, window: window.save(), _VIEW, _wide_question),
     "ContextWindow.start": constant(lambda _, held: held[0].start(held[1]), a_call),
-    "ContextWindow.subtask": constant(_subtask, a_subtask),
+    "ContextWindow.start_subtask": constant(lambda _, held: held[0].start_subtask(held[1]), a_subtask),
     "ContextWindow.succeed": constant(lambda _, held: held[0].succeed(held[1], "done"), a_running_call),
     "ContextWindow.tokens": constant(lambda _, window: window.tokens, a_window),
     "ContextWindow.tokens, wide": constant(lambda _, window: window.tokens, _wide),

@@ -163,7 +163,7 @@ def _warm_up() -> None:
     for module in (
         "openai.resources.chat.completions",
         "projections.loop.context.window",
-        "projections.loop.context.compact",
+        "projections.loop.context.compaction_run",
     ):
         import_module(module)
     counter_named("o200k_base").count("warm")

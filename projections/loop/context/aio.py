@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from eventlog.aio import AsyncReply, AsyncTurn
 from eventlog.aio.reply import fill_from
+from eventlog.errors.base import giving_way_to
 from eventlog.session.filling import ABORTED, Filled, Filling
 from eventlog.streams.answer import API
 from eventlog.validation import require, require_function
 from projections.loop.context.backoff import Backoff
 from projections.loop.context.retrying import Attempts, fail, raise_if_garbled
 from projections.loop.context.window import ContextWindow
-from projections.loop.tasks.answer import newest_answer
-from projections.loop.tasks.task_calls import breaks_off
 
 if TYPE_CHECKING:
     from eventlog.session.lease import Lease
@@ -32,8 +31,9 @@ if TYPE_CHECKING:
     from eventlog.session.session import Session
     from eventlog.session.tool_call import ToolCall
     from eventlog.values import Attachment, Model
-    from projections.loop.context.compact import CompactionResult
-    from projections.loop.context.window import RunningCall
+    from projections.loop.context.compaction_run import CompactionResult
+    from projections.loop.context.running_call import RunningCall
+    from projections.loop.context.running_task import RunningTask
     from projections.loop.context.window_state import ModelRequest, WindowState
     from projections.loop.decision.steps import CallModel, PendingCall, Prune, RunSubtask, Step
     from projections.view.model_view import ModelView
@@ -171,44 +171,24 @@ class AsyncContextWindow:
         task = await asyncio.to_thread(self.sync.start_task, call)
         if task is None:
             return None
-        with task:
-            try:
-                async with AsyncTurn(task.turn()) as turn:
-                    if turn.state == "failed":
-                        await turn.retry()
-                    answer = await run(task.session) if turn.mine else None
-                if answer is None:
-                    answer = await asyncio.to_thread(task.answer, turn.sync)
-            except Exception as error:  # noqa: BLE001  # as with a tool
-                await asyncio.to_thread(task.fail, error)
-            else:
-                await asyncio.to_thread(task.succeed, answer)
+        await _run_task(task, run)
         return task.session
 
     async def run_subtask(self, step: RunSubtask, run: Callable[[Session], Awaitable[str | None]]) -> Session:
         """Give a subtask to a sub-session with a coroutine; see `ContextWindow.run_subtask`.
 
-        A cancelled subtask is recorded as interrupted, and runs again.
+        A cancelled one goes on after the next start.
         """
         require_function(run, _RUN)
-        task = self.sync.subtask(step)
-        child, call = await asyncio.to_thread(task.__enter__)
+        task = await asyncio.to_thread(self.sync.start_subtask, step)
         try:
-            try:
-                output = await run(child)
-                if output is None:
-                    output = await asyncio.to_thread(newest_answer, child)
-            except Exception as error:
-                if breaks_off(error):
-                    raise
-                await self.fail(call, error)
-            else:
-                await self.succeed(call, output)
+            await _run_task(task, run)
         except BaseException as error:
-            await asyncio.shield(asyncio.to_thread(task.__exit__, type(error), error, error.__traceback__))
+            with giving_way_to(error, "window"):
+                await asyncio.shield(asyncio.to_thread(self.state.close_reply, error))
             raise
-        await asyncio.to_thread(task.__exit__, None, None, None)
-        return child
+        await self.finish()
+        return task.session
 
     async def finish(self, reason: str = "tool-calls") -> None:
         """Close the open reply."""
@@ -223,6 +203,22 @@ class AsyncContextWindow:
                 await asyncio.to_thread(self.sync.session.interrupt, "cancelled")
                 await asyncio.wait([running])
             raise
+
+
+async def _run_task(task: RunningTask, run: Callable[[Session], Awaitable[str | None]]) -> None:
+    """Let a coroutine work on the sub-session; see `RunningTask.run`."""
+    with task:
+        try:
+            async with AsyncTurn(task.turn()) as turn:
+                if turn.state == "failed":
+                    await turn.retry()
+                answer = await run(task.session) if turn.mine else None
+            if answer is None:
+                answer = await asyncio.to_thread(task.answer, turn.sync)
+        except Exception as error:  # noqa: BLE001  # as with a tool
+            await asyncio.to_thread(task.fail, error)
+        else:
+            await asyncio.to_thread(task.succeed, answer)
 
 
 def _sync(reply: Reply | AsyncReply) -> Reply:

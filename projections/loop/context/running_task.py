@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -11,8 +12,12 @@ from eventlog.session.subsessions import subsession_metadata
 from eventlog.validation import require
 from eventlog.values import INTERRUPTED
 from projections.conversation.parts import ToolPart
+from projections.loop.context.open_reply import open_reply, require_no_reply
+from projections.loop.context.running_call import SWITCHED_OFF
+from projections.loop.decision.steps import PendingCall
 from projections.loop.tasks.answer import answer_text
 from projections.loop.tasks.task_calls import (
+    TASK,
     TaskRequest,
     agents_in,
     breaks_off,
@@ -29,26 +34,19 @@ if TYPE_CHECKING:
     from eventlog.session.turn import Turn
     from projections.conversation.parts import Message
     from projections.loop.context.window_state import WindowState
-    from projections.loop.decision.steps import PendingCall
+    from projections.loop.decision.steps import RunSubtask
 
-__all__ = ["SWITCHED_OFF", "RunningTask", "begin_task"]
-
-SWITCHED_OFF = "the tool {tool} is switched off for this question"
-"""The failure of a call that the question does not allow."""
+__all__ = ["RunningTask", "begin_subtask", "begin_task"]
 
 
 def begin_task(session: Session, state: WindowState, call: PendingCall) -> RunningTask | None:
-    """Record that a `task` call runs, and open its sub-session.
+    """Record that a model's `task` call runs, and open its sub-session.
 
     None if its arguments are wrong, which is its result then. A call that a crash settled as
     interrupted goes on.
     """
-    reply = state.open_reply
-    handle = reply.call(call.part) if reply is not None and reply.is_open else None
-    message, part = state.conversation.where.get(call.part, (None, None))
-    if message is None or not isinstance(part, ToolPart) or not (handle or is_task(part.tool, part.details)):
-        raise RefusedError("no reply is open", expected="`begin`, or a task that a crash broke off")
-    request, child, wrong = None, None, ""
+    handle, message, part = _placed(state, call)
+    request, wrong = None, ""
     try:
         request = TaskRequest.read(call.input)
     except CallError as error:
@@ -59,22 +57,56 @@ def begin_task(session: Session, state: WindowState, call: PendingCall) -> Runni
         if request is None:
             handle.start("{}")
         else:
-            metadata = subsession_metadata(request.session or subsession_id(session.id, call.part))
-            handle.start(call.input, title=request.description, metadata=metadata)
+            _start(session, handle, request, call)
     if request is not None:
         try:
             tools = state.conversation.tools
-            agents = agents_in(None if tools is None else session.text(tools))
-            child = open_task(session, call.part, request, agents)
+            child = open_task(session, call.part, request, agents_in(None if tools is None else session.text(tools)))
         except CallError as error:
             wrong = str(error)
-    if request is not None and child is not None:
-        return RunningTask(session, state, call, handle, message=message, child=child, request=request)
+        else:
+            return RunningTask(session, state, call, handle, message=message, child=child, request=request)
     if handle is None:
         session.late_result(message.id, call.call, wrong, failed=True)
     else:
         handle.fail(wrong)
     return None
+
+
+def begin_subtask(session: Session, state: WindowState, step: RunSubtask) -> RunningTask:
+    """Begin a `task` call for a subtask in a reply of its own, or go on with a broken one.
+
+    A user asked for it, so any agent may do it, and no list of tools forbids it.
+    """
+    asked = step.subtask
+    request = TaskRequest(session.text(asked.prompt), asked.description, asked.agent, model=asked.model)
+    call = step.call
+    if call is None:
+        require_no_reply(session, state)
+        reply = open_reply(session, state, step.message, None, asked.model)
+        part = reply.tool(TASK, call_id=step.part).id
+        state.catch_up()
+        call = PendingCall(part, step.part, TASK, request.arguments, running=False)
+    handle, message, _ = _placed(state, call)
+    if handle is not None:
+        _start(session, handle, request, call)
+    child = open_task(session, call.part, request)
+    return RunningTask(session, state, call, handle, message=message, child=child, request=request)
+
+
+def _placed(state: WindowState, call: PendingCall) -> tuple[ToolCall | None, Message, ToolPart]:
+    """Return a call's handle, None if a crash settled the call, its message and its part."""
+    reply = state.open_reply
+    handle = reply.call(call.part) if reply is not None and reply.is_open else None
+    message, part = state.conversation.where.get(call.part, (None, None))
+    if message is None or not isinstance(part, ToolPart) or not (handle or is_task(part.tool, part.details)):
+        raise RefusedError("no reply is open", expected="`begin`, or a task that a crash broke off")
+    return handle, message, part
+
+
+def _start(session: Session, handle: ToolCall, request: TaskRequest, call: PendingCall) -> None:
+    metadata = subsession_metadata(request.session or subsession_id(session.id, call.part))
+    handle.start(call.input, title=request.description, metadata=metadata)
 
 
 class RunningTask:
@@ -120,10 +152,25 @@ class RunningTask:
         """Whether the session of the call was stopped, or what waits for it in turn."""
         return self._parent.executor.interrupt_requested(self._asked)
 
+    def run(self, run: Callable[[Session], str | None]) -> None:
+        """Let `run` work on the sub-session; its answer, or its exception, is the result."""
+        with self:
+            try:
+                with self.turn() as turn:
+                    if turn.state == "failed":
+                        turn.retry()
+                    answer = run(self.session) if turn.mine else None
+                if answer is None:
+                    answer = self.answer(turn)
+            except Exception as error:  # noqa: BLE001  # any exception of a task is its result
+                self.fail(error)
+            else:
+                self.succeed(answer)
+
     def turn(self) -> Turn:
         """The prompt as a turn of the sub-session: asked once for this call."""
         asked = self._request
-        return self.session.turn(asked.prompt, f"task {self._call.part}", agent=asked.agent)
+        return self.session.turn(asked.prompt, f"task {self._call.part}", agent=asked.agent, model=asked.model)
 
     def answer(self, turn: Turn) -> str:
         """The answer of a turn that is done; an error that says why there is none of another."""

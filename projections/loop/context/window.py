@@ -7,26 +7,24 @@ tools: `begin` opens the reply to be filled, `RunTools` names the calls. For one
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
-from eventlog.errors import CallError, NotFoundError, RefusedError
+from eventlog.errors import CallError, RefusedError
 from eventlog.errors.base import giving_way_to
 from eventlog.session.inputs import model_of
 from eventlog.session.lease import Lease
-from eventlog.session.subsessions import stop_subsessions
-from eventlog.session.tool_call import ToolCall
-from eventlog.validation import each, json_value, require, require_call, require_function, require_or_none
-from eventlog.values import Content, Json, Limits, Model
-from projections.conversation.parts import ToolPart
-from projections.loop.context.compact import Compaction, CompactionResult
+from eventlog.validation import require, require_call, require_function, require_or_none
+from eventlog.values import Limits, Model
+from projections.loop.context.compaction_run import CompactionResult, CompactionRun
+from projections.loop.context.offered_tools import OfferedTools
+from projections.loop.context.open_reply import open_reply, require_no_reply
 from projections.loop.context.refused_request import end_reply
-from projections.loop.context.running_task import SWITCHED_OFF, RunningTask, begin_task
+from projections.loop.context.running_call import RunningCall, fail, start_call, succeed
+from projections.loop.context.running_task import RunningTask, begin_subtask, begin_task
+from projections.loop.context.undo import undo_newest
 from projections.loop.context.window_state import ModelRequest, WindowState
-from projections.loop.decision.loop_state import newest_change
 from projections.loop.decision.next_step import next_step
 from projections.loop.decision.steps import (
     Blocked,
@@ -40,34 +38,20 @@ from projections.loop.decision.steps import (
     RunSubtask,
     Step,
 )
-from projections.loop.tasks.answer import newest_answer
-from projections.loop.tasks.task_calls import TASK, breaks_off, subsession_id
-from projections.view.offer import is_switched_off
 from projections.window.compaction.offline import summarize_offline
 from projections.window.policy.hooks import Hooks
 from projections.window.policy.policy import ContextPolicy
-from projections.window.retrieval.recall_calls import RECALL, answer_recall, offers_recall, with_recall
-from projections.window.retrieval.truncation import bounds
 
 if TYPE_CHECKING:
     from eventlog.session.reply import Reply
     from eventlog.session.session import Session
+    from eventlog.session.tool_call import ToolCall
     from eventlog.values import Attachment
-    from projections.conversation.parts import Message
     from projections.view.model_view import ModelView
     from projections.view.options import RenderOptions
     from projections.window.compaction.summarizer import Summarizer
 
-__all__ = ["ContextWindow", "RunningCall"]
-
-_A_CALL = "a call is what `Reply.tool` or `start` gave"
-
-
-class RunningCall(NamedTuple):
-    """A call that is recorded as running, and its arguments."""
-
-    call: ToolCall
-    arguments: dict[str, Any]
+__all__ = ["ContextWindow"]
 
 
 class ContextWindow:
@@ -124,10 +108,7 @@ class ContextWindow:
         """The session that this is the window of."""
         self._summarizer = summarizer
         self._summary_model = model_of(summary_model)
-        self._tools = None if tools is None else _json_of(tools)
-        self._recall = recall
-        self._offered: Content | None = None
-        """The recorded tools when they were last found to be those that are wanted."""
+        self._tools = OfferedTools(session, tools, recall=recall)
         self._checkpoint_every = checkpoint_every
         self._saved = session.version
         self._resumed = False
@@ -152,19 +133,19 @@ class ContextWindow:
     ) -> None:
         with giving_way_to(error, "window"):
             try:
-                if self.state.open_reply is not None:
-                    blocked = self._step.error() if isinstance(self._step, Blocked) else None
-                    end_reply(self.state.open_reply, error or blocked)
+                blocked = self._step.error() if isinstance(self._step, Blocked) else None
+                reply, self.state.open_reply = self.state.open_reply, None
+                if reply is not None:
+                    end_reply(reply, error or blocked)
                 self.state.save_counts()
             finally:
-                self.state.open_reply = None
                 if self.lease is not None:
                     self.session.executor.release(self.lease)
 
     def record(self) -> None:
         """Record policy, model, limits and tools, unless the session has them."""
         self.state.catch_up()
-        self._offer_tools()
+        self._tools.record(self.state)
         model, limits, policy = self.state.unrecorded
         if (model, limits, policy) != (None, None, None):
             self.session.set_settings(model=model, limits=limits, policy=policy)
@@ -222,24 +203,10 @@ class ContextWindow:
         require(CallModel, step, "the step that a reply fills is a CallModel")
         require(str, agent, "an agent is a str")
         require_or_none(str, snapshot, "a snapshot is a str")
-        state = self.state
-        if state.open_reply is not None and state.open_reply.is_open:
-            raise RefusedError("a reply is open", expected="its end")
-        if not self.session.holds_lease:
-            raise RefusedError("the lease is not held", expected="`with ContextWindow(…) as window`")
-        self._offer_tools()
-        request = state.request(step)
-        asked = self._message(step.reply_to)
-        reply = self.session.assistant(
-            model or state.model or asked.model,
-            reply_to=step.reply_to,
-            agent=agent or asked.agent,
-            variant=asked.variant,
-            view=request,
-        )
-        stop_subsessions(self.session.store.registry, self.session.executor, "its call does not go on")
-        reply.begin()
-        state.open_reply = reply
+        require_no_reply(self.session, self.state)
+        self._tools.record(self.state)
+        request = self.state.request(step)
+        reply = open_reply(self.session, self.state, step.reply_to, request, model or self.state.model, agent=agent)
         reply.step(
             view_version=request.version,
             view_digest=request.digest,
@@ -276,25 +243,7 @@ class ContextWindow:
         off (failures), or if the window answers it (`recall`).
         """
         require(PendingCall, call, "a call that is to run is a PendingCall")
-        reply = self.state.open_reply
-        if reply is None or not reply.is_open:
-            raise RefusedError("no reply is open", expected="`begin`")
-        handle = reply.call(call.part)
-        arguments = _arguments(call.input)
-        if not call.running:
-            handle.start("{}" if arguments is None else call.input or "{}")
-        if arguments is None:
-            handle.fail(f"the arguments are not a JSON object: {call.input[:200]}")
-            return None
-        conversation = self.state.conversation
-        asked_by, part = conversation.where.get(call.part, (None, None))
-        if asked_by is not None and isinstance(part, ToolPart) and is_switched_off(part, asked_by, conversation):
-            handle.fail(SWITCHED_OFF.format(tool=call.tool))
-            return None
-        if call.tool == RECALL and self.state.offers_recall:
-            self._answer_recall(handle, arguments)
-            return None
-        return RunningCall(handle, arguments)
+        return start_call(self.session, self.state, call)
 
     def succeed(
         self,
@@ -309,16 +258,11 @@ class ContextWindow:
 
         `title`, `attachments` and `metadata` are those of `ToolCall.succeed`.
         """
-        require(ToolCall, call, _A_CALL)
-        require(str, output, "an output is a str")
-        truncation = self.state.truncation(output, call.id)
-        call.succeed(output, title=title, attachments=attachments, metadata=metadata, truncation=truncation)
+        succeed(self.state, call, output, title=title, attachments=attachments, metadata=metadata)
 
     def fail(self, call: ToolCall, error: Exception) -> None:
         """Record what a tool raised as the failure of its call."""
-        require(ToolCall, call, _A_CALL)
-        require(Exception, error, "an error is what a tool raised")
-        call.fail(f"{type(error).__name__}: {error}")
+        fail(call, error)
 
     def finish(self, reason: str = "tool-calls") -> None:
         """Close the open reply, once all its calls have results."""
@@ -343,18 +287,7 @@ class ContextWindow:
         task = self.start_task(call)
         if task is None:
             return None
-        with task:
-            try:
-                with task.turn() as turn:
-                    if turn.state == "failed":
-                        turn.retry()
-                    answer = run(task.session) if turn.mine else None
-                if answer is None:
-                    answer = task.answer(turn)
-            except Exception as error:  # noqa: BLE001  # any exception of a task is its result
-                task.fail(error)
-            else:
-                task.succeed(answer)
+        task.run(run)
         return task.session
 
     def start_task(self, call: PendingCall) -> RunningTask | None:
@@ -368,56 +301,27 @@ class ContextWindow:
         return task
 
     def run_subtask(self, step: RunSubtask, run: Callable[[Session], str | None]) -> Session:
-        """Give a subtask to a sub-session and record the answer as the result of a `task` call.
-
-        `run` works on the sub-session; what it returns is as in `run_task`. After a crash, and
-        after a `ConnectionError`, it gets the same sub-session again. Any other `Exception` is the
-        result.
-        """
+        """Run a `Subtask` part as a `task` call that the window makes; see `run_task`."""
         require_function(run, "`run` is a function that is given the sub-session")
-        with self.subtask(step) as (child, call):
-            try:
-                output = run(child)
-                if output is None:
-                    output = newest_answer(child)
-            except Exception as error:
-                if breaks_off(error):
-                    raise
-                self.fail(call, error)
-            else:
-                self.succeed(call, output)
-        return child
+        task = self.start_subtask(step)
+        try:
+            task.run(run)
+        except BaseException as error:
+            with giving_way_to(error, "window"):
+                self.state.close_reply(error)
+            raise
+        self.finish()
+        return task.session
 
-    @contextmanager
-    def subtask(self, step: RunSubtask) -> Generator[tuple[Session, ToolCall]]:
-        """Open a subtask: the sub-session to work in, and the tool call that takes its result.
+    def start_subtask(self, step: RunSubtask) -> RunningTask:
+        """Open a reply with a `task` call for a `Subtask` part, and begin it; see `start_task`.
 
-        The block must end the tool call.
+        A call that a crash broke off goes on instead.
         """
         require(RunSubtask, step, "the step of a subtask is a RunSubtask")
-        name = subsession_id(self.session.id, step.part)
-        task = step.subtask
-        try:
-            child = self.session.store.session(name)
-        except NotFoundError:
-            child = self.session.subsession(id=name, title=task.description, agent=task.agent)
-        if not child.reader.state().messages:
-            child.user(self.session.text(task.prompt), agent=task.agent, model=task.model)
-        asked = self._message(step.message)
-        with self.session.assistant(
-            task.model or asked.model, reply_to=step.message, agent=asked.agent, view=asked.place
-        ) as reply:
-            arguments: dict[str, object] = {
-                "description": task.description,
-                "subagent_type": task.agent,
-                "session": child.id,
-            }
-            child.executor.stops_with = lambda: reply.interrupt_requested
-            try:
-                yield child, reply.tool(TASK, call_id=step.part, input=arguments)
-            finally:
-                child.executor.stops_with = None
-            reply.finish("tool-calls")
+        task = begin_subtask(self.session, self.state, step)
+        self._resumed = task.is_resumed
+        return task
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -461,19 +365,7 @@ class ContextWindow:
         """Undo the newest prune, compaction or rollback in force; return its kind."""
         with self.session.lease():
             self.state.catch_up()
-            newest = newest_change(self.session.reader, self.state.loop)
-            with self.session.reader.deciding() as facts:
-                rollback = facts.history.to_redo()
-            if rollback is not None and (newest is None or rollback > newest.version):
-                self.session.redo()
-                return "rollback"
-            if newest is None:
-                raise RefusedError("there is nothing to undo", expected="a prune, a compaction or a rollback")
-            if newest.kind == "prune":
-                self.session.context.unprune(newest.parts)
-            else:
-                self.session.context.undo_compaction()
-            return newest.kind
+            return undo_newest(self.session, self.state.loop)
 
     def save(self) -> None:
         """Store checkpoints of the window's projections, and its token counts."""
@@ -481,36 +373,6 @@ class ContextWindow:
         self._saved = self.session.version
 
     # -- helpers -------------------------------------------------------------------------------
-
-    def _message(self, name: str) -> Message:
-        """Return the message that a step answers."""
-        message = self.state.conversation.messages.get(name)
-        if message is None:
-            raise NotFoundError("message", name, session=self.session.id)
-        return message
-
-    def _offer_tools(self) -> None:
-        """Record the tools that are wanted, `recall` among them, unless the session has them."""
-        recorded = self.state.conversation.tools
-        if recorded is not None and recorded == self._offered:
-            return
-        known = None if recorded is None else self.session.text(recorded)
-        wanted = known if self._tools is None else self._tools
-        if self._recall and not offers_recall(wanted):
-            wanted = with_recall(wanted)
-        if wanted is not None and wanted != known:
-            self.session.set_tools(wanted)
-            self.state.catch_up()
-        self._offered = self.state.conversation.tools
-
-    def _answer_recall(self, call: ToolCall, arguments: dict[str, Any]) -> None:
-        state = self.state
-        try:
-            answer = answer_recall(self.session, arguments, bounds(state.policy.truncation, state.usable))
-        except Exception as error:  # noqa: BLE001  # as with any tool
-            self.fail(call, error)
-        else:
-            self.succeed(call, answer)
 
     def _request_compaction(self, *, auto: bool, overflow: bool | None) -> str:
         like = self.state.newest_user_message()
@@ -525,7 +387,7 @@ class ContextWindow:
         state = self.state
         state.catch_up()
         like = state.conversation.messages[step.message]
-        run = Compaction(
+        run = CompactionRun(
             self.session,
             state.situation(),
             state.version,
@@ -539,23 +401,3 @@ class ContextWindow:
             state.evict_sizes()
             self.save()
         return result
-
-
-def _json_of(tools: Sequence[Mapping[str, Any]]) -> Json:
-    """The schemas of tools as they are recorded."""
-    rule = "tools are a list of schemas, each a mapping"
-    for tool in each(tools, rule):
-        require(Mapping, tool, rule)
-    try:
-        return json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise CallError(f"{rule} of JSON values: {type(error).__name__}") from error
-
-
-def _arguments(text: str) -> dict[str, Any] | None:
-    """Parse the arguments of a call; None if they are no JSON object, {} for an empty text."""
-    try:
-        arguments = json_value(text or "{}")
-    except ValueError:
-        return None
-    return cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None

@@ -7,7 +7,6 @@ count.
 
 from __future__ import annotations
 
-import sys
 from typing import Literal
 
 import msgspec
@@ -20,8 +19,7 @@ from eventlog.session.outcome import GOES_ON, is_crash
 from eventlog.values import MessageError, Subtask, Tool
 from projections.loop.tasks.task_calls import TASK
 from projections.replay.canonical import pack, unpack
-from projections.replay.loop import replay
-from projections.replay.projection import EventSource, apply_each
+from projections.replay.projection import apply_each
 from projections.tokens.calibration import Calibration
 from projections.window.policy.limits import step_total
 
@@ -35,7 +33,6 @@ __all__ = [
     "StepUsage",
     "TrailEntry",
     "UndoableChange",
-    "newest_change",
 ]
 
 TRAIL = 32
@@ -141,7 +138,7 @@ class LoopState(msgspec.Struct, array_like=True):
     tasks_done: int = 0
     """Subtasks carried out since."""
     tasks_open: list[str] = msgspec.field(default_factory=list[str])
-    """Parts of `task` calls without a result."""
+    """Parts of `task` calls without a result, or interrupted ones, whose result may come late."""
     acted: int = 0
     """Version of the user's newest action, beside messages, after which a request may fit.
 
@@ -222,11 +219,11 @@ class LoopState(msgspec.Struct, array_like=True):
             left.append(change)
         self.changes = left
 
-    def finish_task(self, part: str, count: int = 1) -> None:
-        """A call has its result; `count` says whether it counts as carried out."""
+    def finish_task(self, part: str) -> None:
+        """A call has its result: if it is one of `task`, a subtask is carried out."""
         if part in self.tasks_open:
             self.tasks_open.remove(part)
-            self.tasks_done += count
+            self.tasks_done += 1
 
     def find(self, message: str | None) -> PendingUsage | None:
         """The assistant message, if its usage may still come."""
@@ -237,7 +234,7 @@ class LoopStateProjection:
     """Builds the loop's state; a replay without checkpoints may keep more `changes`."""
 
     name = "agenda"
-    version = 6
+    version = 7
 
     def __init__(self, changes: int = TRAIL) -> None:
         """`changes`: the newest so many are kept."""
@@ -287,10 +284,8 @@ class LoopStateProjection:
                     state.tasks_of, state.tasks_done = event.message, 0
             case ev.PartStarted(kind=Tool() as tool):
                 self._called(state, event.message, event.part, tool)
-            case ev.ToolCompleted():
+            case ev.ToolCompleted() | ev.ToolFailed(interrupted=False):
                 state.finish_task(event.part)
-            case ev.ToolFailed():
-                state.finish_task(event.part, 0 if event.interrupted else 1)
             case ev.StepStarted():
                 state.steps += event.purpose == "turn"
                 found = state.find(event.message)
@@ -377,13 +372,3 @@ class LoopStateProjection:
     def decode(self, data: bytes) -> LoopState:
         """The state again."""
         return unpack(data, LoopState)
-
-
-def newest_change(source: EventSource, loop: LoopState) -> UndoableChange | None:
-    """Return the newest prune or compaction in force.
-
-    Reads the history if the state holds none: it keeps only the newest changes.
-    """
-    if not loop.changes:
-        loop, _ = replay(LoopStateProjection(sys.maxsize), source)
-    return loop.changes[-1] if loop.changes else None

@@ -1,8 +1,8 @@
 """The decision of the loop: a pure function from a situation to the next step.
 
-The order: tools of an open message, a pending subtask, a pending compaction, overflow, prune, the
-model, a queued message, stop.  Tools come first: a message that waits for results cannot be
-covered, and nothing else can be said before the results are there.
+The order: tools of an open message, a pending subtask, tasks that a crash broke off, a pending
+compaction, overflow, prune, the model, a queued message, stop.  Tools come first: a message that
+waits for results cannot be covered, and nothing else can be said before the results are there.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def next_step(situation: Situation) -> Step:
         return turn.behind_interrupt()
     return (
         turn.open_message()
-        or turn.broken_tasks()
         or turn.subtask()
+        or turn.broken_tasks()
         or turn.compaction()
         or turn.media()
         or turn.overflow()
@@ -154,15 +154,6 @@ class _Turn:
             return _Found(Wait("streaming", message.id))
         return self._repeats() or _Found(RunTools(message.id, calls))
 
-    def broken_tasks(self) -> _Found | None:
-        """Tasks of the newest answer that a crash broke off, and nothing was asked since."""
-        asked, last = self._asked, next(answers(self._now.state), None)
-        if asked is None or last is None or not last.has_seen(asked.place) or not is_crash(last.error):
-            return None
-        broken = [part for part in last.parts if isinstance(part, ToolPart) and _is_broken_task(part)]
-        calls = tuple(_pending(part, self._now.measure) for part in broken)
-        return _Found(RunTools(last.id, calls)) if calls else None
-
     def subtask(self) -> _Found | None:
         """The first subtask of the newest request that is not carried out yet."""
         asked, loop = self._asked, self._now.loop
@@ -173,7 +164,13 @@ class _Turn:
         if done >= len(tasks):
             return None
         part = tasks[done]
-        return _Found(RunSubtask(asked.id, part.id, part.subtask))
+        broken = next((call for call in self._broken_tasks() if call.call == part.id), None)
+        return _Found(RunSubtask(asked.id, part.id, part.subtask, broken))
+
+    def broken_tasks(self) -> _Found | None:
+        """The `task` calls of the newest answer that a crash broke off."""
+        calls = self._broken_tasks()
+        return _Found(RunTools(next(answers(self._now.state)).id, calls)) if calls else None
 
     def compaction(self) -> _Found | None:
         """The newest compaction that was requested, or that a crash interrupted."""
@@ -274,6 +271,14 @@ class _Turn:
         return _Found(Stop("nothing-asked" if self._asked is None else "finished"))
 
     # -- helpers -------------------------------------------------------------------------------
+
+    def _broken_tasks(self) -> tuple[PendingCall, ...]:
+        """The `task` calls that a crash broke off in the newest answer, if it has seen all."""
+        asked, last = self._asked, next(answers(self._now.state), None)
+        if asked is None or last is None or not last.has_seen(asked.place) or not is_crash(last.error):
+            return ()
+        broken = [part for part in last.parts if isinstance(part, ToolPart) and _is_broken_task(part)]
+        return tuple(_pending(part, self._now.measure) for part in broken)
 
     def _goes_on(self) -> bool:
         """Whether to call the model again: it has not seen a request, or a result."""

@@ -57,6 +57,8 @@ class RunSubtask(msgspec.Struct, frozen=True):
     message: str
     part: str
     subtask: Subtask
+    call: PendingCall | None = None
+    """The `task` call of this work that a crash broke off."""
 
 
 @final

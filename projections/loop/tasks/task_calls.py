@@ -7,6 +7,7 @@ nothing had happened. `ContextWindow.run_task` is what programs call.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -15,7 +16,7 @@ from eventlog.errors.base import brief
 from eventlog.session.outcome import is_disconnect
 from eventlog.session.subsessions import subsession_in
 from eventlog.validation import json_value, require, require_or_none
-from eventlog.values import Json
+from eventlog.values import Json, Model
 from projections.window.retrieval.tool_schemas import ToolForm, function_of, schema_of, schemas_in
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class TaskRequest(NamedTuple):
     agent: str = ""
     session: str = ""
     """The sub-session that is to go on; "" for a new one."""
+    model: Model | None = None
+    """The model that the user wants for the work; the model's own calls name none."""
 
     @classmethod
     def read(cls, given: Json) -> TaskRequest:
@@ -86,7 +89,14 @@ class TaskRequest(NamedTuple):
             fields.append(value)
         if not fields[0].strip():
             raise CallError("prompt is empty; give the work as a text")
-        return cls(*fields)
+        prompt, description, agent, session = fields
+        return cls(prompt, description, agent, session)
+
+    @property
+    def arguments(self) -> Json:
+        """The arguments of a call that asks for this work."""
+        given = {"description": self.description, "prompt": self.prompt, "subagent_type": self.agent}
+        return json.dumps(given, ensure_ascii=False)
 
 
 def open_task(parent: Session, call: str, asked: TaskRequest, agents: Sequence[str] = ()) -> Session:

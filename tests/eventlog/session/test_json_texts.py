@@ -24,10 +24,10 @@ from projections import ModelView
 from projections.cli.app import run
 from projections.cli.exits import Exit
 from projections.exports.opencode import opencode_json
-from projections.requests.ai_sdk import encode_model_messages
-from projections.requests.anthropic import encode_anthropic
-from projections.requests.openai import encode_chat
-from projections.requests.openai_responses import encode_responses
+from projections.requests.ai_sdk import model_messages
+from projections.requests.anthropic import anthropic_request
+from projections.requests.openai import chat_messages
+from projections.requests.openai_responses import responses_request
 from tests.support.opencode_schema import document_faults
 
 NO_JSON = {
@@ -189,8 +189,8 @@ def test_every_renderer_takes_what_a_store_may_hold(name: str) -> None:
     with eventlog.open("memory:") as store:
         session = keep(store, name, ODD[name])
         messages = ModelView.of(session).messages
-        for encode in (encode_chat, encode_responses, encode_anthropic, encode_model_messages):
-            strict(encode(messages))
+        for render in (chat_messages, responses_request, anthropic_request, model_messages):
+            strict(msgspec.json.encode(render(messages)))
         document = opencode_json(session)
         assert not document_faults(strict(document))
 

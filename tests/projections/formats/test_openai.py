@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Any
-
 import msgspec
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from projections.requests.incremental import IncrementalArray
-from projections.requests.openai import ChatEncoder, chat_messages, encode_chat
-from projections.view.messages import Messages
+from projections.requests.openai import chat_messages
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
 
 PICTURE = File("image/png", "data:image/png;base64,AAAA", "a.png")
@@ -38,7 +29,7 @@ def test_user_content_is_a_string_when_it_is_one_text() -> None:
             ],
         },
     ]
-    assert encode_chat([]) == b"[]"
+    assert chat_messages([]) == []
 
 
 def test_files_by_kind() -> None:
@@ -97,8 +88,8 @@ def test_results_that_have_no_place_follow() -> None:
 
 def test_system_segments_come_first() -> None:
     """Each segment of the system prompt is its own message, so that the first stays cached."""
-    encoded = encode_chat([NeutralMessage("user", (Text("hi"),))], ("header", "rest"))
-    assert [message["content"] for message in json.loads(encoded)] == ["header", "rest", "hi"]
+    made = chat_messages([NeutralMessage("user", (Text("hi"),))], ("header", "rest"))
+    assert [message["content"] for message in made] == ["header", "rest", "hi"]
 
 
 def test_lone_surrogates_are_replaced() -> None:
@@ -106,64 +97,6 @@ def test_lone_surrogates_are_replaced() -> None:
     odd = "x\ud83dy 😀"
     said = assistant(Text(odd), Reasoning(odd), Call("1", "bash", f'"{odd}"'))
     results = NeutralMessage("tool", (Result("1", "bash", odd),))
-    encoded = encode_chat([NeutralMessage("user", (Text(odd),)), said, results], (odd,)).decode()
+    made = chat_messages([NeutralMessage("user", (Text(odd),)), said, results], (odd,))
+    encoded = msgspec.json.encode(made).decode()
     assert encoded.count("x\ufffdy 😀") == 6
-
-
-parts = st.one_of(
-    st.builds(Text, st.text(max_size=5)),
-    st.builds(Call, st.text(min_size=1, max_size=3), st.just("bash"), st.just("{}")),
-    st.builds(Result, st.text(min_size=1, max_size=3), st.just("bash"), st.text(max_size=5)),
-)
-messages = st.builds(
-    NeutralMessage,
-    st.sampled_from(["user", "assistant", "tool"]),
-    st.lists(parts, max_size=3).map(tuple),
-    st.text(max_size=2),
-)
-
-
-cuts = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 150)), min_size=1, max_size=4)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(messages, min_size=1, max_size=12), cuts, st.lists(st.text(max_size=3), max_size=2))
-def test_encoding_what_is_new_is_exact(
-    pool: list[NeutralMessage], steps: list[tuple[int, int]], system: list[str]
-) -> None:
-    """A request encoded from the one before equals the request encoded whole."""
-    encoder = ChatEncoder()
-    view: list[NeutralMessage] = []
-    for keep, more in steps:
-        view = view[:keep] + [pool[(keep + number) % len(pool)] for number in range(more)]
-        for segments in (system, [*system, "more"], system):
-            assert encoder.encode(view, segments) == msgspec.json.encode(chat_messages(view, segments))
-        assert encoder.encode(Messages(view)) == encode_chat(view)
-
-
-def test_only_what_is_new_is_encoded() -> None:
-    """Only the messages at a changed end are encoded, however long the request is."""
-    asked: list[str] = []
-
-    def make(message: NeutralMessage, clean: Callable[[str], str]) -> list[dict[str, Any]]:
-        asked.append(clean(message.source))
-        return [{"id": message.source}]
-
-    joined = IncrementalArray(make)
-    view = [NeutralMessage("user", (), str(number)) for number in range(500)]
-    joined.encode(view, (), ())
-    assert len(asked) == 500
-    asked.clear()
-    view = [*view[:-1], NeutralMessage("user", (), "other"), NeutralMessage("user", (), "new")]
-    assert joined.encode(view, (), ()) == msgspec.json.encode([{"id": message.source} for message in view])
-    assert asked == ["other", "new"]
-
-
-def test_an_encoder_that_failed_begins_anew() -> None:
-    """A message that cannot be encoded is an error, and the next request is right again."""
-    encoder = ChatEncoder()
-    good = [NeutralMessage("user", (Text(f"{number}"),)) for number in range(9)]
-    assert encoder.encode(good) == encode_chat(good)
-    with pytest.raises(UnicodeEncodeError):
-        encoder.encode([*good[:5], NeutralMessage("tool", (Result("\ud800", "bash", ""),))])
-    assert encoder.encode(good) == encode_chat(good)

@@ -11,12 +11,10 @@ from anthropic.types import (
 )
 from pydantic import TypeAdapter, ValidationError
 
-import eventlog
 from projections.requests.ai_sdk import model_messages
-from projections.requests.anthropic import CONTINUE, OPENING, AnthropicEncoder, anthropic_request, encode_anthropic
-from projections.requests.calls import CallIds, Names, RenderCache
+from projections.requests.anthropic import CONTINUE, OPENING, anthropic_request
+from projections.requests.calls import CallIds
 from projections.requests.openai_responses import responses_request
-from projections.view.model_view import LiveView
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
 from tests.support.provider_forms import ANTHROPIC, BLOCKS, RESPONSES, STRICT, check, checked
 from tests.support.provider_rules import anthropic_faults
@@ -233,16 +231,6 @@ def test_repeated_call_ids_become_unique() -> None:
     assert anthropic_request(messages[:5])["messages"] == request[:5]
 
 
-def test_an_id_that_is_taken_by_now_is_encoded_anew() -> None:
-    """A cached message gets another call id once an earlier message has that id."""
-    encoder = AnthropicEncoder()
-    turns = [[assistant(Call("c", "t", "{}"), source=name), tool(Result("c", "t", name))] for name in ("a", "b")]
-    assert encoder.encode([HELLO, *turns[1]]) == encode_anthropic([HELLO, *turns[1]])
-    both = [HELLO, *turns[0], *turns[1]]
-    check(both)
-    assert encoder.encode(both) == encode_anthropic(both)
-
-
 def test_call_ids_are_kept_as_far_as_they_may_be() -> None:
     """An allowed, new id stays; a long, empty or forbidden one is replaced."""
     ids = CallIds("[a-z]+", 5)
@@ -360,24 +348,6 @@ def test_citations_go_back_to_anthropic() -> None:
         "cited_text": "t",
     }
     assert blocks(HELLO, assistant(Text("so", metadata(citations=[cited]))))[0]["citations"] == [cited]
-
-
-def test_a_message_is_rendered_once() -> None:
-    """A renderer renders a message once: the next view asks for the new ones only."""
-    made: list[NeutralMessage] = []
-
-    def make(message: NeutralMessage, names: Names) -> Names:
-        made.append(message)
-        return names
-
-    rendered = RenderCache(make)
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        live = LiveView(session)
-        for number in range(20):
-            session.user(f"message {number}")
-            rendered.of(live.advance().messages, CallIds("[a-z]+", 9))
-    assert len(made) == 20
 
 
 def test_the_strict_types_refuse_what_is_wrong() -> None:

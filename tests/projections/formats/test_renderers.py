@@ -18,13 +18,7 @@ from eventlog import Store
 from eventlog.errors import ImportFormatError
 from eventlog.importers import import_file
 from eventlog.values import Model
-from projections.requests.ai_sdk import ModelMessageEncoder, encode_model_messages
-from projections.requests.anthropic import (
-    AnthropicEncoder,
-    encode_anthropic,
-)
 from projections.requests.openai import chat_messages
-from projections.requests.openai_responses import ResponsesEncoder, encode_responses
 from projections.view.model_view import ModelView
 from projections.view.options import DEFAULT, OPENCODE_1_18, RenderOptions
 from tests.projections.view.test_model_view import view_of
@@ -98,15 +92,3 @@ def test_random_histories_render_by_types_and_rules(items: list[Timed]) -> None:
     recording = Recording(items)
     for options in OPTIONS:
         check(view_of(recording, options), ["be brief", " ", "\ud800"])
-
-
-@settings(max_examples=50, deadline=None)
-@given(histories(min_size=20, max_size=60))
-def test_encoders_that_have_seen_other_views_give_the_same(items: list[Timed]) -> None:
-    """An encoder's bytes do not depend on views it encoded before."""
-    recording = Recording(items)
-    encoders = (AnthropicEncoder(), ResponsesEncoder(), ModelMessageEncoder())
-    for at in range(1, len(items) + 1, 5):
-        view = view_of(recording, at=at)
-        made = [encoder.encode(view) for encoder in encoders]
-        assert made == [encode_anthropic(view), encode_responses(view), encode_model_messages(view)]

@@ -20,7 +20,7 @@ from projections.conversation.state import Conversation
 from projections.loop.context import window_state
 from projections.reports import audit as auditing
 from projections.reports.audit import AuditedStep, audit
-from projections.requests.openai import encode_chat
+from projections.requests.openai import chat_messages
 from projections.view import followed_view, model_view
 from projections.view.assembly import Assembly
 from projections.view.model_view import ModelView
@@ -110,7 +110,8 @@ def test_one_changed_byte_anywhere_names_the_steps() -> None:
 def sent(session: Session, steps: list[AuditedStep]) -> list[bytes]:
     """Return the request of each turn, from the view at its version."""
     views = [ModelView.of(session, at=step.view_version) for step in steps if step.purpose == "turn"]
-    return [encode_chat(view.messages, view.system) + (view.tools or "").encode() for view in views]
+    made = [(chat_messages(view.messages, view.system), view.tools) for view in views]
+    return [msgspec.json.encode(request) for request in made]
 
 
 def test_one_changed_byte_in_a_history_with_everything_in_it() -> None:

@@ -14,18 +14,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Derived:
-    """A log's derived values in a dictionary, recording each batch written."""
+class Derived(MemoryLog):
+    """A log whose derived values are in a dictionary, recording each batch written."""
 
     def __init__(self, *, read_only: bool = False) -> None:
-        self.read_only = read_only
+        super().__init__()
+        self.is_read_only = read_only
         self.values: dict[bytes, bytes] = {}
         self.batches: list[int] = []
         self.fails = False
 
-    def name(self, digest: bytes) -> bytes:
-        """The name of a body: its hash."""
-        return digest
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be written."""
+        return self.is_read_only
 
     def get_derived(self, key: bytes) -> bytes | None:
         """Return a value."""

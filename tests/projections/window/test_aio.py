@@ -19,6 +19,7 @@ from eventlog.values import INTERRUPTED, Limits, Model, Subtask, Text, Tool
 from projections import ModelView
 from projections.loop import CallModel, ContextWindow, RunSubtask, RunTools, Stop
 from projections.loop.context.aio import AsyncContextWindow, afill, afill_retrying
+from projections.loop.tasks.task_calls import task_answer
 from projections.reports.audit import audit
 from projections.view.neutral import Text as ViewText
 from projections.window import SummaryRequest
@@ -153,11 +154,13 @@ def test_subtasks_are_coroutines(store: Store) -> None:
         assert isinstance(step, RunSubtask)
         return step
 
+    children: list[Session] = []
+
     async def loop() -> None:
         async with AsyncContextWindow(ContextWindow(session, limits=LIMITS)) as window:
             for _ in range(2):
-                child = await window.run_subtask(await step_of(window), work)
-                assert child.info.parent == session.id
+                children.append(await window.run_subtask(await step_of(window), work))
+                assert children[-1].info.parent == session.id
             running = asyncio.create_task(window.run_subtask(await step_of(window), work))
             await waiting.wait()
             running.cancel()
@@ -166,7 +169,9 @@ def test_subtasks_are_coroutines(store: Store) -> None:
 
     asyncio.run(loop())
     items = [span.item for span in session.reader.spans()]
-    assert [item.output for item in items if isinstance(item, ev.ToolCompleted)] == ["forty-two"]
+    assert [item.output for item in items if isinstance(item, ev.ToolCompleted)] == [
+        task_answer(children[0], "forty-two")
+    ]
     failures = [item for item in items if isinstance(item, ev.ToolFailed)]
     assert [(item.error, item.interrupted) for item in failures] == [
         ("RuntimeError: dropped", False),

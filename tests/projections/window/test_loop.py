@@ -37,6 +37,7 @@ from projections.loop import (
     Wait,
 )
 from projections.loop.context.window_state import LAST_STEP
+from projections.loop.tasks.task_calls import task_answer
 from projections.view.model_view import digest_of
 from projections.view.neutral import NeutralMessage
 from projections.view.neutral import Text as Said
@@ -795,7 +796,7 @@ def test_subtasks_run_in_sub_sessions_before_the_model_is_called(engine: Engine)
     assert loop.kinds() == ["CallModel", "Stop"]
     assert SUBTASK in texts(loop.requests[0].messages)
     assert [(found.output, found.error) for found in results(loop.requests[0].messages)] == [
-        ("forty-two", False),
+        (task_answer(children[0], "forty-two"), False),
         (f"RuntimeError: {children[1].id}", True),
     ]
     assert [texts(ModelView.of(child).messages) for child in children] == [["count"], ["sing"]]
@@ -823,7 +824,8 @@ def test_a_subtask_that_a_crash_broke_off_goes_on_in_the_same_sub_session(engine
             assert isinstance(again_step, RunSubtask)
             seen.append(again.run_subtask(again_step, lambda _child: "1, 2, 3").id)
             assert loop.go(again) == Stop("finished")
-        assert [found.output for found in results(loop.requests[0].messages)] == [INTERRUPTED, "1, 2, 3"]
+        (found,) = results(loop.requests[0].messages)
+        assert "1, 2, 3" in found.output
         return "too late"
 
     with pytest.raises(FencedError):

@@ -19,10 +19,11 @@ import pytest
 import eventlog
 from eventlog import events as ev
 from eventlog.errors import CallError, LeaseHeldError, RefusedError
+from eventlog.session.outcome import outcome_of, pending_question
 from eventlog.session.session import Session
 from eventlog.store import Store
-from eventlog.values import INTERRUPTED, Limits, Subtask, Tokens, Usage
-from projections import ModelView
+from eventlog.values import INTERRUPTED, Limits, PartKind, Subtask, Text, Tokens, Usage
+from projections import ModelView, answer_text
 from projections.loop import (
     AsyncContextWindow,
     Blocked,
@@ -33,8 +34,8 @@ from projections.loop import (
     Stop,
     task_tool,
 )
+from projections.loop.context.running_task import RunningTask
 from projections.loop.decision.steps import PendingCall
-from projections.loop.tasks.answer import newest_answer
 from projections.loop.tasks.task_calls import task_answer
 from projections.reports.usage import session_usage, total
 from tests.support.engines import Engine
@@ -44,6 +45,12 @@ from tests.support.window_loop import MODEL, results, texts
 Script = Callable[[Session, list[str], list[str]], str | list[dict[str, str]]]
 """A model: of session, questions and results it makes a text, or tasks."""
 ANSWER = "3 of 80 tests fail"
+WHY: dict[str, str | list[PartKind]] = {
+    "call": "why?",
+    "subtask": [Text("why?"), Subtask("count", "about count", "reader")],
+}
+"""Questions whose work is a call of the model, or one of the window."""
+both = pytest.mark.parametrize("why", WHY)
 
 
 def task(prompt: str, **more: str) -> dict[str, str]:
@@ -69,14 +76,20 @@ class Work:
                         self.call(window, step)
                     case RunTools():
                         for call in step.calls:
-                            window.run_task(call, self)
+                            window.run_task(call, self.work)
                         window.finish()
+                    case RunSubtask():
+                        window.run_subtask(step, self.work)
                     case _:
                         window.perform(step)
             if step != Stop("finished"):
                 assert isinstance(step, Stop | Blocked)
                 raise RuntimeError(step.sentence)
             return newest_answer(session)
+
+    def work(self, session: Session) -> str:
+        """Work on a sub-session."""
+        return self(session)
 
     def call(self, window: ContextWindow, step: CallModel) -> None:
         """Call the model once."""
@@ -103,10 +116,30 @@ def counting(session: Session, asked: list[str], found: list[str]) -> str | list
     return f"The reader says: {found[-1]}" if found else [task("count", subagent_type="reader")]
 
 
-def ask(session: Session, text: str = "why?", request: str = "r1") -> Session:
+def ask(session: Session, why: str = "call") -> Session:
     """Ask the session's question."""
-    session.user(text, request_id=request)
+    session.user(WHY[why], request_id="r1")
     return session
+
+
+def newest_answer(session: Session) -> str:
+    """The answer to the newest question."""
+    asked = pending_question(session.reader)
+    assert asked is not None
+    return answer_text(session, outcome_of(session.reader, asked).replies)
+
+
+def begin(window: ContextWindow, work: Work) -> RunningTask:
+    """Begin the first task of a session's question."""
+    step = window.next_step()
+    if isinstance(step, CallModel):
+        work.call(window, step)
+        step = window.next_step()
+    begun = window.start_subtask(step) if isinstance(step, RunSubtask) else None
+    if isinstance(step, RunTools):
+        begun = window.start_task(step.calls[0])
+    assert begun is not None
+    return begun
 
 
 def calls_of(session: Session) -> list[tuple[str, str]]:
@@ -157,17 +190,18 @@ def test_a_schema_of_another_form_is_refused() -> None:
 # -- work ------------------------------------------------------------------------------------------
 
 
-def test_a_call_is_work_of_a_sub_session(engine: Engine) -> None:
-    """The call's prompt is the sub-session's question, and its answer the call's result."""
+@both
+def test_a_task_is_work_of_a_sub_session(engine: Engine, why: str) -> None:
+    """The task's prompt is the sub-session's question, and its answer the call's result."""
     store = engine.open()
-    main = ask(store.create_session(id="main", scope="alice"))
+    main = ask(store.create_session(id="main", scope="alice"), why)
     work = Work(counting)
     answer = work(main)
     (child,) = children(store, "main")
     result = task_answer(store.session(child), f"{ANSWER} (count)")
     assert answer == f"The reader says: {result}"
     assert calls_of(main) == [("completed", result)]
-    assert work.asked == ["main", child, "main"]
+    assert work.asked[-2:] == [child, "main"]
     info = store.session(child).info
     assert (info.title, info.agent, info.scope, info.messages) == ("about count", "reader", "alice", 2)
     assert store.unfinished() == []
@@ -255,9 +289,10 @@ def test_wrong_arguments_are_the_failure_of_the_call(store: Store, arguments: st
     assert children(store, "main") == []
 
 
-def test_an_exception_is_the_failure_of_the_call(store: Store) -> None:
+@both
+def test_an_exception_is_the_failure_of_the_call(store: Store, why: str) -> None:
     """The model is told what the sub-agent's loop raises, and goes on."""
-    main = ask(store.create_session(id="main"))
+    main = ask(store.create_session(id="main"), why)
 
     def model(session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
         del asked
@@ -298,11 +333,12 @@ class Breaking:
         return counting(session, asked, found)
 
 
+@both
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ConnectionError("reset"), SystemExit(1)], ids=repr)
-def test_work_that_broke_off_goes_on_in_the_same_sub_session(engine: Engine, error: BaseException) -> None:
+def test_work_that_broke_off_goes_on_in_the_same_sub_session(engine: Engine, error: BaseException, why: str) -> None:
     """After Ctrl-C or a broken connection the next start finishes the call that was begun."""
     store = engine.open()
-    main = ask(store.create_session(id="main"))
+    main = ask(store.create_session(id="main"), why)
     work = Work(Breaking(error))
     with pytest.raises(type(error)):
         work(main)
@@ -312,11 +348,12 @@ def test_work_that_broke_off_goes_on_in_the_same_sub_session(engine: Engine, err
     result = task_answer(store.session(child), f"{ANSWER} (count)")
     assert answer == f"The reader says: {result}"
     assert calls_of(main) == [("interrupted", INTERRUPTED), ("completed", result)]
-    assert work.asked == ["main", child, child, "main"]
+    assert work.asked[-3:] == [child, child, "main"]
     assert store.session(child).info.messages == 2
 
 
-def test_the_view_is_that_of_work_without_a_crash(engine: Engine) -> None:
+@both
+def test_the_view_is_that_of_work_without_a_crash(engine: Engine, why: str) -> None:
     """A result that came after a crash is seen as a punctual one, a long one truncated alike."""
     long = "\n".join(f"line {number}" for number in range(5_000))
 
@@ -337,7 +374,7 @@ def test_the_view_is_that_of_work_without_a_crash(engine: Engine) -> None:
     seen: list[list[str]] = []
     for script in (model, Once()):
         store = engine.open()
-        main = ask(store.create_session(), "why?", "r")
+        main = ask(store.create_session(), why)
         work = Work(script)
         if script is not model:
             with pytest.raises(KeyboardInterrupt):
@@ -349,19 +386,14 @@ def test_the_view_is_that_of_work_without_a_crash(engine: Engine) -> None:
     assert seen[0] == seen[1]
 
 
-def test_a_crash_after_the_answer_asks_nobody_again(engine: Engine) -> None:
+@both
+def test_a_crash_after_the_answer_asks_nobody_again(engine: Engine, why: str) -> None:
     """A sub-session that was done when its parent died gives its answer; it is not run again."""
     store = engine.open()
-    main = ask(store.create_session(id="main"))
+    main = ask(store.create_session(id="main"), why)
     work = Work(counting)
     with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
-        step = window.next_step()
-        assert isinstance(step, CallModel)
-        work.call(window, step)
-        step = window.next_step()
-        assert isinstance(step, RunTools)
-        begun = window.start_task(step.calls[0])
-        assert begun is not None
+        begun = begin(window, work)
         with begun, begun.turn() as turn:
             assert turn.mine
             work(begun.session)
@@ -371,7 +403,7 @@ def test_a_crash_after_the_answer_asks_nobody_again(engine: Engine) -> None:
         window.state.open_reply.close(raise_later)
     (child,) = children(store, "main")
     assert work(engine.open().session("main")).startswith("The reader says")
-    assert work.asked == ["main", child, "main"]
+    assert work.asked[-2:] == [child, "main"]
 
 
 def test_several_tasks_that_broke_off_all_go_on(engine: Engine) -> None:
@@ -460,10 +492,11 @@ def test_tasks_run_side_by_side(engine: Engine) -> None:
     assert {found for how, found in calls_of(main) if how != "completed"} == set()
 
 
-def test_a_cancelled_task_goes_on(engine: Engine) -> None:
+@both
+def test_a_cancelled_task_goes_on(engine: Engine, why: str) -> None:
     """Cancelled in asyncio, the task is left to go on, and the next start finishes it."""
     store = engine.open()
-    main = ask(store.create_session(id="main"))
+    main = ask(store.create_session(id="main"), why)
     reached = asyncio.Event()
 
     async def agent(_: Session) -> str:
@@ -474,6 +507,8 @@ def test_a_cancelled_task_goes_on(engine: Engine) -> None:
     async def work() -> None:
         async with AsyncContextWindow(ContextWindow(main, model=MODEL, limits=Limits(), environment={})) as window:
             step = await window.next_step()
+            if isinstance(step, RunSubtask):
+                await window.run_subtask(step, agent)
             assert isinstance(step, CallModel)
             reply, _ = await window.begin(step)
             reply.tool("task", call_id="c").stream_input(json.dumps(task("count")))
@@ -518,19 +553,21 @@ def test_another_tool_of_that_name_is_not_run_again(store: Store) -> None:
     assert isinstance(ContextWindow(main, environment={}).next_step(), CallModel)
 
 
-def test_a_question_after_the_crash_comes_first(store: Store) -> None:
+@both
+def test_a_question_after_the_crash_comes_first(store: Store, why: str) -> None:
     """If the user asked something else after a crash, the task is not taken up again."""
-    main = ask(store.create_session(id="main"))
+    main = ask(store.create_session(id="main"), why)
     with pytest.raises(KeyboardInterrupt):
         Work(Breaking(KeyboardInterrupt()))(main)
-    assert isinstance(ContextWindow(main, environment={}).next_step(), RunTools)
+    assert isinstance(ContextWindow(main, environment={}).next_step(), RunTools | RunSubtask)
     main.user("never mind")
     assert isinstance(ContextWindow(main, environment={}).next_step(), CallModel)
 
 
-def test_a_fork_does_the_work_in_a_sub_session_of_its_own(store: Store) -> None:
+@both
+def test_a_fork_does_the_work_in_a_sub_session_of_its_own(store: Store, why: str) -> None:
     """A fork of a session with a broken task leaves its parent's sub-session as it is."""
-    main = ask(store.create_session(id="main"))
+    main = ask(store.create_session(id="main"), why)
     with pytest.raises(KeyboardInterrupt):
         Work(Breaking(KeyboardInterrupt()))(main)
     (child,) = children(store, "main")
@@ -539,13 +576,14 @@ def test_a_fork_does_the_work_in_a_sub_session_of_its_own(store: Store) -> None:
     Work(counting)(fork)
     assert store.session(child).version == before
     assert len(children(store, "fork")) == 1
-    assert isinstance(ContextWindow(main, environment={}).next_step(), RunTools)
+    assert isinstance(ContextWindow(main, environment={}).next_step(), RunTools | RunSubtask)
 
 
-def test_work_that_another_process_still_does_is_waited_for(engine: Engine) -> None:
+@both
+def test_work_that_another_process_still_does_is_waited_for(engine: Engine, why: str) -> None:
     """While another owner runs a broken call's sub-session, the loop begins no other."""
     store = engine.open()
-    main = ask(store.create_session(id="main"))
+    main = ask(store.create_session(id="main"), why)
     work = Work(Breaking(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         work(main)
@@ -560,10 +598,11 @@ def test_work_that_another_process_still_does_is_waited_for(engine: Engine) -> N
 # -- stops -----------------------------------------------------------------------------------------
 
 
-def test_a_stop_reaches_the_sub_session_that_streams(engine: Engine) -> None:
+@both
+def test_a_stop_reaches_the_sub_session_that_streams(engine: Engine, why: str) -> None:
     """An interrupt of the main session ends the answer of a nested task, and all three turns."""
     store = engine.open()
-    elsewhere = engine.open().session(ask(store.create_session(id="main")).id)
+    elsewhere = engine.open().session(ask(store.create_session(id="main"), why).id)
     closed: list[str] = []
 
     def chunks() -> Iterator[dict[str, Any]]:
@@ -590,6 +629,8 @@ def test_a_stop_reaches_the_sub_session_that_streams(engine: Engine) -> None:
                     for call in step.calls:
                         window.run_task(call, work)
                     window.finish()
+                elif isinstance(step, RunSubtask):
+                    window.run_subtask(step, work)
             assert isinstance(step, Stop)
             raise RuntimeError(step.sentence)
 
@@ -610,27 +651,10 @@ def test_a_stop_reaches_the_sub_session_that_streams(engine: Engine) -> None:
     assert "200" not in said
 
 
-def test_a_stop_reaches_a_subtask(store: Store) -> None:
-    """An interrupt while a `Subtask` runs stops the loop of its sub-session."""
-    main = store.create_session(id="main")
-    main.user([Subtask("count", "to count")])
-
-    def work(child: Session) -> str:
-        main.interrupt()
-        with ContextWindow(child, model=MODEL, limits=Limits(), environment={}) as window:
-            assert window.next_step() == Stop("interrupted")
-        raise RuntimeError("stopped")
-
-    with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
-        step = window.next_step()
-        assert isinstance(step, RunSubtask)
-        window.run_subtask(step, work)
-        assert window.next_step() == Stop("interrupted")
-
-
-def test_a_stop_of_the_sub_session_alone_is_told_to_the_model(store: Store) -> None:
+@both
+def test_a_stop_of_the_sub_session_alone_is_told_to_the_model(store: Store, why: str) -> None:
     """If only the sub-agent is stopped, its call fails, and the main agent goes on."""
-    main = ask(store.create_session(id="main"))
+    main = ask(store.create_session(id="main"), why)
 
     def model(session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
         del asked
@@ -642,9 +666,10 @@ def test_a_stop_of_the_sub_session_alone_is_told_to_the_model(store: Store) -> N
     assert "a stop was requested" in Work(model)(main)
 
 
-def test_a_stop_ends_with_the_call(store: Store) -> None:
+@both
+def test_a_stop_ends_with_the_call(store: Store, why: str) -> None:
     """Once its task is done a sub-session is a session like any other: stops do not reach it."""
-    main = ask(store.create_session(id="main"))
+    main = ask(store.create_session(id="main"), why)
     Work(counting)(main)
     (name,) = children(store, "main")
     child = store.session(name)
@@ -653,9 +678,10 @@ def test_a_stop_ends_with_the_call(store: Store) -> None:
     assert Work(counting)(child).startswith(ANSWER)
 
 
-def test_a_stop_while_a_task_waits_to_be_resumed_is_final(store: Store) -> None:
+@both
+def test_a_stop_while_a_task_waits_to_be_resumed_is_final(store: Store, why: str) -> None:
     """A user's stop after a crash ends the turn; the task is not resumed."""
-    main = ask(store.create_session(id="main"))
+    main = ask(store.create_session(id="main"), why)
     with pytest.raises(KeyboardInterrupt):
         Work(Breaking(KeyboardInterrupt()))(main)
     main.interrupt()
@@ -665,34 +691,73 @@ def test_a_stop_while_a_task_waits_to_be_resumed_is_final(store: Store) -> None:
 KILLED = """
 import os, signal, sys
 import eventlog
+from eventlog.values import Limits
+from projections.loop import ContextWindow
 from tests.projections.window.test_tasks import MODEL, Work, ask, counting
 
+_, directory, why, scene = sys.argv
+
+def dies(session):
+    session.store.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
 def script(session, asked, found):
-    if session.info.parent:
-        session.store.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
+    if session.info.parent and scene == "while it works":
+        dies(session)
     return counting(session, asked, found)
 
-Work(script)(ask(eventlog.open(sys.argv[1]).create_session(id="main")))
+class Killed(Work):
+    def work(self, session):
+        answer = super().work(session)
+        if scene == "after the answer":
+            dies(session)
+        return answer
+
+main = ask(eventlog.open(directory).create_session(id="main"), why)
+if scene == "before the reply":
+    with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
+        assert window.next_step()
+        dies(main)
+Killed(script)(main)
 """
-"""A life that is killed while its task's reply is open."""
+"""A life that is killed in a scene of a task."""
 
 
-def _break(directory: Path, store: Store, *, kills: bool) -> None:
+def _kill(directory: Path, why: str, scene: str) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(directory), why, scene], cwd=ROOT, check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+@both
+@pytest.mark.parametrize("scene", ["before the reply", "while it works", "after the answer"])
+def test_a_killed_task_is_done_once(tmp_path: Path, scene: str, why: str) -> None:
+    """Killed at any time, the next start does the work in one sub-session, once."""
+    _kill(tmp_path / "s", why, scene)
+    with eventlog.open(tmp_path / "s") as store:
+        work = Work(counting)
+        assert f"{ANSWER} (count)" in work(store.session("main"))
+        (child,) = children(store, "main")
+        assert work.asked.count(child) == (scene != "after the answer")
+        assert store.session(child).info.messages == 2
+        assert [how for how, _ in calls_of(store.session("main"))][-1] == "completed"
+        assert store.unfinished() == []
+
+
+def _break(directory: Path, store: Store, why: str, *, kills: bool) -> None:
     if kills:
-        done = subprocess.run([sys.executable, "-c", KILLED, str(directory)], cwd=ROOT, check=False)
-        assert done.returncode == -signal.SIGKILL
+        _kill(directory, why, "while it works")
     else:
         with pytest.raises(KeyboardInterrupt):
-            Work(Breaking(KeyboardInterrupt()))(ask(store.create_session(id="main")))
+            Work(Breaking(KeyboardInterrupt()))(ask(store.create_session(id="main"), why))
 
 
+@both
 @pytest.mark.parametrize("kills", [False, True], ids=["Ctrl-C", "killed"])
 @pytest.mark.parametrize("left", ["stopped", "asked anew", "asked anew and stopped"])
-def test_a_task_that_is_left_is_settled(tmp_path: Path, left: str, kills: bool) -> None:
+def test_a_task_that_is_left_is_settled(tmp_path: Path, left: str, kills: bool, why: str) -> None:
     """After a crash and a stop, or a new question, the sub-session is stopped."""
     with eventlog.open(tmp_path / "s") as store, eventlog.open(tmp_path / "s") as elsewhere:
-        _break(tmp_path / "s", store, kills=kills)
+        _break(tmp_path / "s", store, why, kills=kills)
         (child,) = children(store, "main")
         main = store.session("main")
         assert child in {info.id for info in store.unfinished()}
@@ -741,6 +806,37 @@ def test_a_call_is_not_counted_as_a_subtask(store: Store) -> None:
     assert len(ran) == 1
 
 
+def test_a_user_gives_work_to_any_agent(store: Store) -> None:
+    """Neither the agents that a model may choose, nor a tool switched off, refuse a subtask."""
+    main = store.create_session(id="main")
+    main.user([Subtask("count", "to count", "cook", MODEL)], tools='{"task": false}')
+    tools = [task_tool(agents={"reader": "reads"})]
+    with ContextWindow(main, model=MODEL, limits=Limits(), environment={}, tools=tools) as window:
+        step = window.next_step()
+        assert isinstance(step, RunSubtask)
+        child = window.run_subtask(step, lambda _: "counted")
+    assert calls_of(main) == [("completed", task_answer(child, "counted"))]
+    assert child.info.agent == "cook"
+
+
+def test_a_subtask_that_lost_its_connection_goes_on_in_the_same_window(store: Store) -> None:
+    """After a `ConnectionError` the next step names the subtask and its call again."""
+    main = ask(store.create_session(id="main"), "subtask")
+    work = Work(Breaking(ConnectionError("reset")))
+    with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
+        step = window.next_step()
+        assert isinstance(step, RunSubtask)
+        with pytest.raises(ConnectionError):
+            window.run_subtask(step, work)
+        again = window.next_step()
+        assert isinstance(again, RunSubtask)
+        assert again.call is not None
+        child = window.run_subtask(again, work)
+        assert isinstance(window.next_step(), CallModel)
+    assert children(store, "main") == [child.id]
+    assert [how for how, _ in calls_of(main)] == ["interrupted", "completed"]
+
+
 # -- what is left of it ----------------------------------------------------------------------------
 
 
@@ -764,9 +860,10 @@ def test_an_agent_that_is_not_offered_is_refused(store: Store) -> None:
     assert len(children(store, "main")) == 1
 
 
-def test_a_task_that_failed_leaves_no_work(store: Store) -> None:
+@both
+def test_a_task_that_failed_leaves_no_work(store: Store, why: str) -> None:
     """A loop that raises before it answers leaves no question that waits in the sub-session."""
-    main = ask(store.create_session(id="main"))
+    main = ask(store.create_session(id="main"), why)
 
     def model(session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
         del session, asked
@@ -778,12 +875,7 @@ def test_a_task_that_failed_leaves_no_work(store: Store) -> None:
         raise ValueError(child.id)
 
     with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
-        step = window.next_step()
-        assert isinstance(step, CallModel)
-        work.call(window, step)
-        step = window.next_step()
-        assert isinstance(step, RunTools)
-        window.run_task(step.calls[0], fails)
+        begin(window, work).run(fails)
         window.finish()
     work(main)
     assert store.unfinished() == []
@@ -792,16 +884,17 @@ def test_a_task_that_failed_leaves_no_work(store: Store) -> None:
         assert turn.state == "stopped"
 
 
-def test_a_group_that_lost_its_connection_goes_on(engine: Engine) -> None:
+@both
+def test_a_group_that_lost_its_connection_goes_on(engine: Engine, why: str) -> None:
     """An exception group of broken connections leaves the turn and its tasks to go on."""
     store = engine.open()
-    main = ask(store.create_session(id="main"))
+    main = ask(store.create_session(id="main"), why)
     lost = ExceptionGroup("tasks", [ConnectionError("reset"), ExceptionGroup("more", [ConnectionError("reset")])])
     work = Work(Breaking(lost))
     with pytest.raises(ExceptionGroup):
         work(main)
     assert work(engine.open().session("main")).startswith("The reader says")
     assert len(children(store, "main")) == 1
-    other = ask(store.create_session(id="other"))
+    other = ask(store.create_session(id="other"), why)
     mixed = ExceptionGroup("tasks", [ConnectionError("reset"), ValueError("broken")])
     assert "ExceptionGroup" in Work(Breaking(mixed))(other)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from projections.loop.decision.situation import Situation
     from projections.loop.decision.steps import Compact
 
-__all__ = ["Compaction", "CompactionResult"]
+__all__ = ["CompactionResult", "CompactionRun"]
 
 SMALLER = 3
 """Times that a request refused for its size is made again, each half as large."""
@@ -79,7 +79,7 @@ class SummaryFailure(Exception):  # noqa: N818  # control flow inside this modul
     """The summary came to nothing, for this reason."""
 
 
-class Compaction:
+class CompactionRun:
     """One run."""
 
     def __init__(

@@ -1,0 +1,130 @@
+"""Deep checks of a session: replay equals live, and stored derived data equal a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from eventlog.codec.decoded import DecodedCommit, Span
+from eventlog.events import RecordForgotten
+from eventlog.history.catalog import entry_of
+from eventlog.history.lineage import StreamRange
+from eventlog.history.ranges import Range, merged, without
+from eventlog.log.commit import Head
+from eventlog.session.session import Session
+from projections.replay.checkpoints import Checkpoints
+from projections.replay.loop import Follower, redact_inherited, replay
+from projections.replay.projection import EventSource, Projection
+from projections.verify.streams import Problem, StreamCheck
+
+__all__ = ["deep_checks"]
+
+COMPARISONS = 8
+"""At how many versions of a session the live state is compared with a replay."""
+
+
+def deep_checks(
+    session: Session, check: StreamCheck, head: Head, projections: Sequence[Projection[Any]], version: int
+) -> Iterator[Callable[[list[Problem]], None]]:
+    """Yield the checks of a session up to `version`; each adds the faults it finds to a list."""
+    for projection in projections:
+        yield partial(_compare, projection, session, version)
+        yield partial(_checkpoints, projection, session, version)
+    yield partial(_state, session, version)
+    yield partial(_total, check, session, head)
+    yield partial(_rows, session, version)
+
+
+class _SessionAt:
+    """A session as it was at an earlier version, which can advance, as a live reader sees it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.id = session.id
+        self.version = 0
+
+    def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
+        """Yield every event of versions `after + 1 .. upto`, append by append."""
+        return self._session.reader.decoded_commits(after, self.version if upto is None else min(upto, self.version))
+
+    def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
+        """Return the effective history right after version `at`."""
+        version = self.version if at is None else at
+        return self._session.history(version, after) if version else iter(())
+
+    def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
+        """Return the version ranges of the effective history."""
+        version = self.version if at is None else at
+        return self._session.reader.effective_ranges(version) if version else []
+
+    def ancestry(self) -> tuple[StreamRange, ...]:
+        """The streams of the session and its parents."""
+        return self._session.reader.ancestry()
+
+    def inherited_redactions(self) -> tuple[str, ...]:
+        """Parts that a fork inherited and that were redacted in a parent."""
+        return self._session.reader.inherited_redactions()
+
+    def forgotten(self) -> tuple[tuple[int, int], ...]:
+        """Ranges of forgotten versions."""
+        return self._session.reader.forgotten()
+
+
+def _compare(projection: Projection[Any], session: Session, version: int, problems: list[Problem]) -> None:
+    """Follow the session as a live reader does, and compare with replays on the way."""
+    live = _SessionAt(session)
+    follower = Follower(projection, live)
+    for number in range(1, COMPARISONS + 1):
+        live.version = max(version * number // COMPARISONS, 1)
+        follower.advance()
+        redact_inherited(projection, follower.state, session.reader, live.version)
+        if projection.encode(follower.state) != projection.encode(
+            replay(projection, session.reader, live.version).state
+        ):
+            problems.append(Problem(f"{projection.name}: replay differs from live", live.version))
+            return
+
+
+def _checkpoints(projection: Projection[Any], session: Session, version: int, problems: list[Problem]) -> None:
+    """Compare every usable checkpoint with a replay from the first event."""
+    source: EventSource = session.reader
+    checkpoints = Checkpoints(session.store.log)
+    for at, state in checkpoints.valid(projection, source, version, version):
+        state = redact_inherited(projection, state, source, at)  # noqa: PLW2901 - as it is shown now
+        if projection.encode(state) != projection.encode(replay(projection, source, at).state):
+            problems.append(Problem(f"{projection.name}: the checkpoint differs from a replay", at))
+
+
+def _state(session: Session, version: int, problems: list[Problem]) -> None:
+    """Compare the checkpoints of command state with a replay."""
+    wrong = session.reader.wrong_checkpoints(version)
+    problems.extend(Problem("command state: the checkpoint differs from a replay", at) for at in wrong)
+
+
+def _total(check: StreamCheck, session: Session, head: Head, problems: list[Problem]) -> None:
+    """Compare the number of visible messages with that of the state."""
+    if not check.counted or check.version != head.version or session.reader.state().visible == head.messages:
+        return
+    if not head.base or not _forgotten_since(session, head):
+        problems.append(Problem("its number of visible messages is not that of a replay"))
+
+
+def _forgotten_since(session: Session, head: Head) -> list[Range]:
+    """Return what was forgotten in a fork's parents since.
+
+    Its total follows with its next append.
+    """
+    inherited = session.events(upto=head.base)
+    known = [
+        one for recorded in inherited if isinstance(recorded.event, RecordForgotten) for one in recorded.event.ranges
+    ]
+    return without(session.reader.forgotten(), merged((*known, *entry_of(head).forgotten)))
+
+
+def _rows(session: Session, version: int, problems: list[Problem]) -> None:
+    """Compare the rows of the transcript with a replay."""
+    from projections.transcript.row_check import wrong_rows  # loaded for a deep check only
+
+    wrong = wrong_rows(session, version)
+    problems.extend(Problem("transcript: the rows differ from a replay", at) for at in wrong)

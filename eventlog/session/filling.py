@@ -10,7 +10,6 @@ from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from eventlog import events as ev
 from eventlog.errors import CallError
 from eventlog.streams.answer import API, AnswerReader, plain
 from eventlog.streams.records import dump, is_whole
@@ -39,7 +38,7 @@ _QUOTED = 200
 
 
 class Fillable(Protocol):
-    """The commands of a `Reply` that fill it."""
+    """The commands by which an answer fills a reply, and `fill`, which gives them; see `Reply`."""
 
     api: str
 
@@ -73,8 +72,8 @@ class Fillable(Protocol):
         """Add a whole part."""
         ...
 
-    def keep(self, event: ev.Custom) -> None:
-        """Keep something without a part."""
+    def record_custom(self, namespace: str, data: Json) -> None:
+        """Record a fact beside the message."""
         ...
 
     def end_step(self, reason: str, *, usage: Usage | None) -> str:
@@ -88,6 +87,20 @@ class Fillable(Protocol):
     def abort(self, error: MessageError | None = None) -> None:
         """Abort the reply."""
         ...
+
+    def fill(self, answer: object, *, api: API | None = None) -> Filled:
+        """Fill the reply from a provider's answer, as it streams or whole; returns its end.
+
+        `answer` is what the provider's package returned: an iterable of chunks, objects or
+        mappings, of OpenAI Chat Completions, OpenAI Responses, Anthropic Messages or Gemini, or one
+        whole answer. The first chunks tell the API; `api` names it. Text, reasoning and arguments
+        are accepted as they come. The step is begun, unless one is open, and ended; the reply is
+        finished unless a call waits for the program (`Filled.calls`). A call whose arguments are no
+        whole JSON object fails, so that the model calls again. A user's stop ends the stream and
+        aborts the reply. Errors of the stream are raised, with the reply as far as it came:
+        `StreamError` for an error of the provider, `UnknownStreamError` for another API.
+        """
+        return fill_with(Filling(self, api), chunks_of(answer))
 
 
 class Filled(NamedTuple):
@@ -191,7 +204,7 @@ class Filling:
                 self._says_nothing = False
                 self.reply.part(step.file)
             case Kept():
-                self.reply.keep(ev.Custom(step.kind, step.data))
+                self.reply.record_custom(step.kind, step.data)
             case Used():
                 self._usage = step.usage
             case Ended():
@@ -218,7 +231,7 @@ class Filling:
         """Record the result of a call that the provider ran; another call's is kept aside."""
         call = self._calls.get(step.key)
         if call is None or not call.handle.provider_executed or call.is_answered:
-            self.reply.keep(ev.Custom("provider.result", dump({"call": str(step.key), "output": step.output})))
+            self.reply.record_custom("provider.result", dump({"call": str(step.key), "output": step.output}))
             return
         call.is_answered = True
         call.handle.start(call.input)

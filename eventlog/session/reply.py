@@ -19,7 +19,7 @@ from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError
 from eventlog.errors.base import giving_way_to
 from eventlog.session.empty_answers import ending_of
-from eventlog.session.filling import Filled, Filling, chunks_of, fill_with
+from eventlog.session.filling import Fillable
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease
 from eventlog.session.outcome import failure_of
@@ -27,7 +27,6 @@ from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.state.closing import closing_parts, has_run, said_in_step
 from eventlog.state.state import GOES_ON
-from eventlog.streams.answer import API
 from eventlog.validation import require, require_json, require_or_none
 from eventlog.values import Json, MessageError, PartKind, Reasoning, Retry, Text, Tool, Usage
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Reply"]
 
 
-class Reply:
+class Reply(Fillable):
     """An assistant message, open inside its `with` block.
 
     Left without `finish`, it is finished as aborted; left by an exception, as failed, with the
@@ -116,10 +115,7 @@ class Reply:
         return [ev.PartStarted(self.id, self._executor.host.new_id("prt_"), retry)]
 
     def close(self, error: BaseException | None) -> None:
-        """Abort the message unless it is finished.
-
-        `error` is the exception that left the block, if one did.
-        """
+        """Abort the message unless it is finished; `error` is what left its block, or None."""
         if not self.is_open:
             return
         reason = None if error is None else failure_of(error)
@@ -127,10 +123,9 @@ class Reply:
             if error is not None:
                 self._executor.writer.flush()  # a `finish` that was interrupted may be on its way
             self._abort(reason)
-        except StopError:
-            raise
-        except EventlogError:  # an earlier command failed; the message is aborted all the same
-            self._abort(reason)
+        except EventlogError as failed:
+            if not isinstance(failed, StopError):  # an earlier command failed; the message is aborted all the same
+                self._abort(reason)
             raise
 
     def _abort(self, reason: MessageError | None) -> None:
@@ -342,24 +337,9 @@ class Reply:
         self._calls = [call for call in self._calls if call.id not in said]
         return part
 
-    def fill(self, answer: object, *, api: API | None = None) -> Filled:
-        """Fill the reply from a provider's answer, as it streams or whole; returns its end.
-
-        `answer` is what the provider's package returned: an iterable of chunks, objects or
-        mappings, of OpenAI Chat Completions, OpenAI Responses, Anthropic Messages or Gemini, or one
-        whole answer. The first chunks tell the API; `api` names it. Text, reasoning and arguments
-        are accepted as they come. The step is begun, unless one is open, and ended; the reply is
-        finished unless a call waits for the program (`Filled.calls`). A call whose arguments are no
-        whole JSON object fails, so that the model calls again. A user's stop ends the stream and
-        aborts the reply. Errors of the stream are raised, with the reply as far as it came:
-        `StreamError` for an error of the provider, `UnknownStreamError` for another API.
-        """
-        chunks, filling = chunks_of(answer), Filling(self, api)
-        return fill_with(filling, chunks)
-
-    def keep(self, event: ev.Custom) -> None:
-        """Keep something of the answer that has no part; not part of the view."""
-        self._executor.command([event], wait=False, lease=self.lease)
+    def record_custom(self, namespace: str, data: Json) -> None:
+        """Record a fact beside the message, which is not in the view; does not wait."""
+        self._accept([ev.Custom(namespace, data)])
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -402,10 +382,7 @@ class Reply:
         return ending_of(self._executor.reader, self.id, reason, self.api)
 
     def abort(self, error: MessageError | None = None) -> None:
-        """Close the message as it stands.
-
-        Its text stays; tool calls without a result are interrupted.
-        """
+        """Close the message with the text it has; calls without a result are interrupted."""
         self._require_open()
         closing: list[ev.Event] = []
         with self._executor.reader.deciding() as state:

@@ -17,7 +17,7 @@ from eventlog.streams.openai_chat import ChatReader
 from eventlog.streams.openai_responses import ResponsesReader
 from eventlog.streams.records import dump, object_of, objects_of, text_of
 from eventlog.streams.steps import Step
-from eventlog.validation import a_kind, require_function
+from eventlog.validation import a_kind, require_function, require_or_none
 
 __all__ = ["API", "AnswerReader", "plain"]
 
@@ -84,6 +84,7 @@ class AnswerReader:
 
     def __init__(self, api: API | None = None) -> None:
         """`api` is the API of the answer; by default the first chunks tell it."""
+        require_or_none(str, api, "an api is a str")
         if api is not None and api not in _READERS:
             raise ArgumentValueError(f"an api is one of {', '.join(_READERS)}, not {brief(str(api))}")
         self._reader: Reader | None = None if api is None else _READERS[api]()

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from eventlog import Reply, TextStream, ToolCall
-from eventlog import events as ev
 from eventlog.append.pipeline import Pipeline
 from eventlog.values import MessageError, Patch
 from tests.growth.operation import Table, constant
@@ -89,7 +88,7 @@ REPLY: Table = {
     "Reply.close": constant(lambda _, reply: reply.close(None), _reply),
     "Reply.end_step": constant(lambda _, reply: reply.end_step(), _step),
     "Reply.fill": constant(lambda _, reply: reply.fill(CHUNKS), _reply),
-    "Reply.keep": constant(lambda _, reply: reply.keep(ev.Custom("x", "{}")), _reply),
+    "Reply.record_custom": constant(lambda _, reply: reply.record_custom("x", "{}"), _reply),
     "Reply.finish": constant(lambda _, reply: reply.finish(), _reply),
     "Reply.in_step": constant(lambda _, reply: reply.in_step, _reply),
     "Reply.interrupt_requested": constant(lambda _, reply: reply.interrupt_requested, _reply),

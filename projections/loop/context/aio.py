@@ -19,6 +19,7 @@ from eventlog.aio import AsyncReply, AsyncTurn
 from eventlog.aio.reply import fill_from
 from eventlog.errors.base import giving_way_to
 from eventlog.session.filling import ABORTED, Filled, Filling
+from eventlog.session.reply import Reply
 from eventlog.streams.answer import API
 from eventlog.validation import require, require_function
 from projections.loop.context.backoff import Backoff
@@ -27,7 +28,6 @@ from projections.loop.context.window import ContextWindow
 
 if TYPE_CHECKING:
     from eventlog.session.lease import Lease
-    from eventlog.session.reply import Reply
     from eventlog.session.session import Session
     from eventlog.session.tool_call import ToolCall
     from eventlog.values import Attachment, Model
@@ -222,6 +222,7 @@ async def _run_task(task: RunningTask, run: Callable[[Session], Awaitable[str | 
 
 
 def _sync(reply: Reply | AsyncReply) -> Reply:
+    require((Reply, AsyncReply), reply, "what is filled is a Reply or an AsyncReply")
     return reply.sync if isinstance(reply, AsyncReply) else reply
 
 

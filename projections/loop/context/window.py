@@ -57,8 +57,7 @@ __all__ = ["ContextWindow"]
 class ContextWindow:
     """Keeps a session inside its model's window.
 
-    `with ContextWindow(session) as window` also holds the lease, and closes what the program leaves
-    open.
+    `with ContextWindow(session) as window` holds the lease and closes what the program leaves open.
     """
 
     lease: Lease | None = None
@@ -82,9 +81,6 @@ class ContextWindow:
     ) -> None:
         """Open a window on a session; nothing is written before `with`, or a command.
 
-        Raises `CallError` for arguments of other types, and `UnknownModelError` for a `model`
-        without `limits` that the store's catalogue does not know.
-
         `policy` (or the name of one), `model` and `limits` win over what the session recorded;
         `with` and `record` record them. Limits that are neither given nor recorded for the model
         are those of the catalogue. `options` (provider constraints, reminders) win over the
@@ -95,7 +91,8 @@ class ContextWindow:
         adds it to the session's tools, and `run` answers its calls. `environment` has the switches
         (`EVENTLOG_PRUNE` …), `os.environ` by default. Checkpoints are stored after every
         compaction, and after `checkpoint_every` events. `summarizer` writes the summaries of
-        compactions, `hooks` change requests and prompts.
+        compactions, `hooks` change requests and prompts. Raises `UnknownModelError` for a `model`
+        without `limits` that the store's catalogue does not know.
         """
         require(int, checkpoint_every, "checkpoint_every is a number of events")
         require_call(summarizer, "a summariser is a function that is given a request")

@@ -112,6 +112,8 @@ class ChatReader:
             yield from self._reasoned(objects_of(details), texts=not thought)
         content = said.get("content")
         if content:
+            if self._details:  # they belong to the reasoning before it
+                yield from self._close()
             yield from self._text("text", content, None)
         refusal = said.get("refusal")
         if isinstance(refusal, str) and refusal:

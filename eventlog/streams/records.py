@@ -48,7 +48,7 @@ def dump(value: object) -> Json:
 
 def metadata_of(provider: str, **fields: object) -> Json | None:
     """Return the provider's metadata of a part; None if all fields are empty."""
-    kept = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    kept = {name: value for name, value in fields.items() if value}
     return dump({provider: kept}) if kept else None
 
 

@@ -16,7 +16,6 @@ import eventlog
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
 from eventlog.errors import CallError, CursorError
-from eventlog.history.cursor import cursor_at
 from eventlog.log.contract import Commit
 from eventlog.log.memory import MemoryLog
 from eventlog.session.session import Session
@@ -247,15 +246,6 @@ def test_wrong_arguments(store: Store) -> None:
     for session, version in (("s0", 10), ("not yet", 1)):
         with pytest.raises(CursorError, match="no version"):
             store.subscribe(version, session=session)
-
-
-def test_a_cursor_costs_what_it_names(store: Store) -> None:
-    """Making and checking a cursor reads one commit of each partition."""
-    fill(store, 8)
-    log = store.log
-    assert cursor_at(log, log.last_positions()) == store.cursor()
-    assert cursor_at(log, [0] * log.partitions) != store.cursor()
-    assert told(store, cursor_at(log, [0] * log.partitions)) == told(store)
 
 
 class CountingLog(MemoryLog):

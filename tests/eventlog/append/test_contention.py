@@ -10,7 +10,7 @@ import pytest
 
 from eventlog import AsyncSession
 from eventlog import events as ev
-from eventlog.append.contention import EAGER, Contention
+from eventlog.append.contention import EAGER
 from eventlog.errors import ConflictError
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -94,18 +94,3 @@ def test_a_pause_does_not_block_the_event_loop(
 async def add(session: AsyncSession) -> None:
     """Add a message."""
     await session.user("mine")
-
-
-def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row of conflicts is borne for some seconds; the next row anew."""
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    contention = Contention()
-    assert [contention.note(), contention.asks_for_pause] == [True, False]
-    now[0] += 20
-    assert all(contention.note() for _ in range(EAGER))
-    assert contention.asks_for_pause
-    now[0] += 20
-    assert [contention.note()] == [False]
-    contention.end()
-    assert [contention.note()] == [True]

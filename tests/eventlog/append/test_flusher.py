@@ -88,22 +88,6 @@ def test_a_clock_that_fails_does_not_end_the_thread() -> None:
 
 
 @pytest.mark.promise(1)
-def test_a_tick_that_broke_off_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 1: events that an interrupted flush had drained are flushed by the next one."""
-    log = FaultyLog()
-    store = Store(log, flush_interval=1000.0)
-    text = opened(store, "s")
-    text.append("a")
-    with monkeypatch.context() as patch:
-        patch.setattr(type(text._writer), "is_ahead", property(unforeseen))
-        with pytest.raises(ZeroDivisionError):
-            store.host.flusher.tick()
-    store.host.flusher.tick()
-    assert stored(log, "s") == {"s text": "a"}
-    store.close()
-
-
-@pytest.mark.promise(1)
 def test_a_thread_that_cannot_be_started_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 1: deltas are accepted if no thread can start, and the next delta tries again."""
     log = FaultyLog()

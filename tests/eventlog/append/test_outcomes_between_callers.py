@@ -20,29 +20,6 @@ from eventlog.store import Store
 from tests.support.faulty_log import FaultyLog
 
 
-@pytest.mark.promise(4)
-def test_threads_of_one_handle_append_without_conflicts(tmp_path: Path) -> None:
-    """Promise 4: appends of one handle without an expected version are all committed."""
-    refused: list[EventlogError] = []
-
-    def append(session: Session) -> None:
-        for _ in range(40):
-            try:
-                session.append([(1, ev.Custom("n", "{}"))])
-            except EventlogError as error:
-                refused.append(error)
-
-    with eventlog.open(tmp_path / "s") as store:
-        session = store.create_session()
-        threads = [Thread(target=append, args=(session,)) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert refused == []
-        assert session.version == 121
-
-
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("ask", ["flush", "user", "events"])
 def test_a_signal_inside_the_leader_doubles_no_delta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str) -> None:

@@ -305,17 +305,6 @@ def test_a_command_under_a_lease_of_its_own_is_told_its_own_outcome(
 
 
 @pytest.mark.promise(4)
-def test_what_others_accepted_is_not_told_to_a_command_under_a_lease_of_its_own(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Promise 4: a committed command says so, also if other events could not be flushed."""
-    monkeypatch.setattr(session, "flush", lambda: _busy(None))
-    session.set_todos([])
-    assert not session.holds_lease
-    assert session.executor.writer.newest() == 2
-
-
-@pytest.mark.promise(4)
 def test_a_refused_command_in_a_pipeline_with_a_lease_of_its_own_is_told_so(log: FaultyLog, session: Session) -> None:
     """Promise 4: a refused command in a pipeline hears of it, also if its lease ends before."""
     log.fail = 1

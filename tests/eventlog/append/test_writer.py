@@ -9,7 +9,7 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.codec.bodies import INLINE
-from eventlog.errors import AlreadyExistsError, BusyError, ClosedError, ConflictError, LimitError
+from eventlog.errors import BusyError, ConflictError, LimitError
 from eventlog.session.session import Session
 from eventlog.state.decide import decide
 from eventlog.state.state import State
@@ -199,17 +199,6 @@ def test_a_user_message_between_decision_and_commit_is_taken_in(log: FaultyLog, 
     assert session.reader.find("m3") < session.version
 
 
-def test_an_id_taken_between_decision_and_commit_is_refused(log: FaultyLog, session: Session) -> None:
-    """An id that another program used a moment ago is refused inside the commit."""
-    stranger = other(log)
-    log.meanwhile.append(lambda: stranger.user("theirs", id="m"))
-    with pytest.raises(AlreadyExistsError):
-        session.user("ours", id="m")
-    assert session.version == 3
-    session.user("ours", id="n")
-    assert session.version == 5
-
-
 def test_two_programs_change_the_card_at_once(log: FaultyLog, session: Session) -> None:
     """When a title change and an archiving cross, the catalog shows what the events say."""
     stranger = other(log)
@@ -239,17 +228,6 @@ def test_an_expected_version_is_checked_inside_the_commit(log: FaultyLog, sessio
         ev.SessionRenamed,
         ev.SessionRenamed,
     ]
-
-
-@pytest.mark.promise(4)
-def test_a_conflict_names_the_version_behind_what_was_accepted(log: FaultyLog, session: Session) -> None:
-    """Promise 4: a conflict names the version behind this handle's accepted events."""
-    with session.assistant() as reply:
-        other(log).rename("theirs")
-        with pytest.raises(ConflictError) as caught:
-            session.append([(1, ev.Custom("n", "{}"))], expected_version=1)
-        assert (caught.value.expected, caught.value.actual) == (1, 3)
-        reply.finish()
 
 
 @pytest.mark.promise(5)
@@ -283,17 +261,6 @@ def test_a_request_that_another_program_made_meanwhile_is_its_result(log: Faulty
     assert session.version == 3
 
 
-@pytest.mark.promise(2)
-def test_reading_shows_what_was_handed_over(session: Session) -> None:
-    """Promise 2: a handle sees everything it accepted; the version never runs ahead."""
-    with session.assistant() as reply:
-        reply.stream_text(id="p").append("x")
-        session.executor.writer.hand_over()
-        assert session.executor.writer.is_ahead
-        assert len(list(session.events())) == session.version == 4
-        reply.abort()
-
-
 def test_too_much_for_one_append_is_refused_and_nothing_hangs(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,22 +274,6 @@ def test_too_much_for_one_append_is_refused_and_nothing_hangs(
         text.append("b")
         reply.finish()
     assert said(session) == {"p": "ab"}
-
-
-def test_deltas_after_the_end_are_refused(log: FaultyLog) -> None:
-    """A closed store accepts no delta."""
-    store = Store(log, flush_interval=1000.0)
-    session = store.create_session()
-    session.executor.acquire()
-    reply = session.assistant()
-    reply.begin()
-    text = reply.stream_text(id="p")
-    text.append("kept")
-    store.close()
-    for _ in range(3):
-        with pytest.raises(ClosedError):
-            text.append("more")
-    assert said(Store(log).session(session.id)) == {"p": "kept"}
 
 
 @pytest.mark.promise(1)

@@ -9,7 +9,6 @@ import pytest
 
 from tests.eventlog import test_subscription
 from tests.eventlog.append import test_accepted_events
-from tests.eventlog.integrity import test_fork_anchor
 from tests.eventlog.maintenance import test_erase, test_redaction
 from tests.eventlog.session import test_ids_and_requests, test_rollback_and_fork, test_streaming
 from tests.support.engines import ENCRYPTED, Engine
@@ -18,7 +17,6 @@ FLOWS: list[Callable[[Engine], None]] = [
     test_accepted_events.test_a_long_run_keeps_checkpoints_of_its_state,
     test_accepted_events.test_many_programs_rename_at_once,
     test_rollback_and_fork.test_a_fork_continues_its_parent_and_neither_changes_the_other,
-    test_rollback_and_fork.test_a_fork_of_a_fork_at_an_inherited_version,
     test_ids_and_requests.test_a_repeated_request_gives_the_first_result,
     test_ids_and_requests.test_callers_bring_their_own_ids_and_find_things_by_them,
     test_streaming.test_a_full_buffer_commits_and_loses_nothing,
@@ -30,7 +28,6 @@ FLOWS: list[Callable[[Engine], None]] = [
 ]
 PLACES: list[Callable[[str, Path], None]] = [
     test_erase.test_an_erased_session_is_gone_at_once,
-    test_fork_anchor.test_a_fork_at_any_version_keeps_the_head_of_that,
     test_redaction.test_a_redacted_part_is_hidden_everywhere_at_once,
 ]
 

@@ -95,25 +95,6 @@ def test_a_restore_to_any_position_lists_what_was_then(tmp_path: Path) -> None:
             assert verify(store).sound
 
 
-def test_a_restore_before_an_erasure_has_nothing_without_the_key(tmp_path: Path) -> None:
-    """A restore to before an erasure reads nothing unless its key still exists."""
-    service = Service()
-    path = tmp_path / "s"
-    with eventlog.open(path, keys=service) as store:
-        session = confess(store)
-        cursor, shown, said = store.cursor(), infos(store), rendered(session)
-        kept = dict(service.keys)
-        store.erase("p")
-    eventlog.restore(path, tmp_path / "r", cursor=cursor)
-    with eventlog.open(tmp_path / "r", read_only=True, keys=service) as store:
-        with pytest.raises(KeyMissingError):
-            rendered(store.session("p"))
-        assert [info.locked for info in store.sessions()] == [True]
-    service.keys = kept
-    with eventlog.open(tmp_path / "r", read_only=True, keys=service) as store:
-        assert (infos(store), rendered(store.session("p"))) == (shown, said)
-
-
 @pytest.mark.parametrize("folded", [True, False])
 def test_a_repair_needs_no_key(folded: bool, tmp_path: Path) -> None:
     """Repair needs no key and saves a sound store whole, from LMDB or the journal alone."""
@@ -257,27 +238,6 @@ def test_a_store_whose_format_cannot_be_read_is_refused_by_name(
     assert service.asked == ["make"] * encrypted
     with eventlog.open(tmp_path / "s", keys=keys) as store:
         assert store.vacuum().erased == 0  # refused while another handle has the store open
-
-
-def test_a_family_that_died_while_nobody_looked_loses_its_key(tmp_path: Path) -> None:
-    """Vacuum destroys the key that a program killed after an erasure left behind."""
-    service, dying = Service(), True
-
-    def keys(verb: str, name: str) -> bytes | None:
-        if verb == "destroy" and dying:
-            raise KeyboardInterrupt
-        return service(verb, name)
-
-    with eventlog.open(tmp_path / "s", keys=keys) as store:
-        exchange(store.create_session(id="p"))
-        exchange(store.create_session(id="q"))
-        with pytest.raises(KeyboardInterrupt):
-            store.erase("p")
-        assert len(service.keys) == 3
-        dying = False
-        store.vacuum()
-        assert len(service.keys) == 2
-        assert rendered(store.session("q"))
 
 
 def test_a_key_file_that_came_back_loses_its_dead_keys_again(tmp_path: Path) -> None:

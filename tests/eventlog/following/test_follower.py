@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 import threading
@@ -96,24 +95,6 @@ def test_accepted_text_rings_who_wants_it(store: Store) -> None:
         store.flush()
         assert sure.wait(SOON)
         reply.finish()
-
-
-def test_one_thread_serves_all_and_ends_with_the_last(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any number of watches share one thread, which ends soon after the last one is dropped."""
-    monkeypatch.setattr(follower_module, "LOOK", 0.05)
-    follower = store.host.follower
-    assert follower._thread is None
-    watches = [Watch(lambda: None, provisional=False) for _ in range(50)]
-    follower.add(watches[0], ["s"])
-    thread = follower._thread
-    for number in range(1, 50):
-        follower.add(watches[number], [f"s{number}"])
-        assert follower._thread is thread
-    follower.remove(watches.pop())
-    watches.clear()
-    gc.collect()
-    until(lambda: follower._thread is None)
-    assert next(iter(store.subscribe(timeout=0)), None) is None
 
 
 def test_damage_is_told_once_and_hides_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -279,15 +260,3 @@ def test_a_deaf_watch_looks_again_and_again(tmp_path: Path, monkeypatch: pytest.
             speaker.communicate("hello\n", timeout=60)
             assert rung.wait(SOON)
         assert watch.stirred
-
-
-def test_a_watch_of_a_file_that_is_missing_is_deaf(tmp_path: Path) -> None:
-    """A watch that cannot be made leaves nothing open, and waits in short pieces."""
-    watch = MarkWatch(str(tmp_path / "missing"))
-    assert watch.deaf
-    start = time.monotonic()
-    assert not watch.wait(0.01)
-    assert time.monotonic() - start < 5
-    watch.wake()
-    assert watch.wait(SOON)
-    watch.close()

@@ -166,16 +166,3 @@ def test_ten_thousand_rollbacks_stay_fast() -> None:
     """Ten times as many rollbacks cost about ten times as much, up to 10,000."""
     for pattern in (undo_and_return, undo_and_redo, undo_and_go_on, redo_after_more):
         assert any(cost_of(10_000, pattern) < 30 * cost_of(1_000, pattern) for _ in range(3)), pattern.__name__
-
-
-def test_ten_thousand_rollbacks_take_few_steps() -> None:
-    """After 10,000 nested rollbacks a lookup follows a few jump pointers."""
-    history, version = History(), 10
-    while len(history.starts) <= 10_000:
-        version = redo_after_more(history, version)
-    for look in range(1, version, 97):
-        node, steps = len(history.starts) - 1, 0
-        while history.starts[history.parents[node]] > look:
-            node = history.jumps[node] if history.starts[history.jumps[node]] > look else history.parents[node]
-            steps += 1
-        assert steps <= 60

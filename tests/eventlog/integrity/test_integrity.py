@@ -18,10 +18,9 @@ from msgspec.structs import replace
 
 from eventlog import Store, StoreHead
 from eventlog import events as ev
-from eventlog.errors import CallError, DamagedError, NotFoundError, PoisonedError, RefusedError
+from eventlog.errors import CallError, DamagedError, NotFoundError, RefusedError
 from eventlog.log.contract import Append, Commit
 from eventlog.log.embedded.engine import open_log
-from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.memory import MemoryLog
@@ -276,36 +275,6 @@ def test_folding_changes_no_digest(tmp_path: Path) -> None:
     with Store(open_log(tmp_path / "s", read_only=True)) as store:
         assert store.head() == before
         assert store.head().by_session["a"] == store.session("a").head()
-
-
-def test_an_append_forged_in_the_journal_is_named(tmp_path: Path) -> None:
-    """An append forged in the journal with a right checksum is named."""
-    path = tmp_path / "s"
-    log = open_log(path, **SMALL)
-    for number in range(1, 5):
-        creates = 0 if number == 1 else None
-        log.submit(Append(session="s", payload=b"event %d" % number, count=1, time=1, creates_at=creates)).wait(30)
-    log._partition.tail.poison = PoisonedError("not to be folded")
-    log.close()
-    file = path / "journal" / "0000000001.log"
-    data = file.read_bytes()
-    salt, _ = frames.parse_file_header(data, 1)
-    offset = frames.FILE_HEADER_BYTES
-    for _ in range(2):  # the third is the one to forge
-        header = frames.parse_frame_header(data, offset, salt)
-        assert header is not None
-        offset += header.total
-    header = frames.parse_frame_header(data, offset, salt)
-    assert header is not None
-    begin = offset + frames.FRAME_HEADER_BYTES
-    records = frames.decode_records(data[begin : begin + header.length], header.position)
-    frame = bytearray()
-    frames.encode_records([replace(record, payload=b"forged!") for record in records], frame)
-    frames.finish_frame(frame, salt, header.position, len(records), offset)
-    file.write_bytes(data[:offset] + frame + data[offset + len(frame) :])
-    with Store(open_log(path, **SMALL)) as store:
-        assert [commit.payload for commit in store.log.read("s")][2] == b"forged!"
-        assert [line for line in store.log.check() if "version 3" in line]
 
 
 def test_what_lists_show_is_compared(place: Place) -> None:

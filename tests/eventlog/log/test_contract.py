@@ -239,14 +239,6 @@ def test_a_known_request_gives_the_first_result(log: Log) -> None:
     assert written(log) == 2
 
 
-@pytest.mark.promise(5)
-def test_a_request_id_with_other_content_is_refused(log: Log) -> None:
-    """A request id with other content is `RequestReusedError`."""
-    begin(log, request="r", digest=b"d")
-    with pytest.raises(RequestReusedError):
-        put(log, request="r", digest=b"e")
-
-
 def test_the_order_of_the_checks(log: Log) -> None:
     """Comparisons come in order: request id, existence, epoch, expected version."""
     begin(log, request="r", digest=b"d")
@@ -389,12 +381,6 @@ def test_reading_is_a_snapshot(log: Log) -> None:
     put(log)
     assert versions(forward) == [(1, 1), (2, 2)]
     assert versions(backward) == [(2, 2), (1, 1)]
-
-
-def test_an_unknown_session_has_no_commits(log: Log) -> None:
-    """An unknown session has no commits, and no head."""
-    assert list(log.read("nobody")) == []
-    assert log.head("nobody") is None
 
 
 def test_following_by_position(log: Log) -> None:

@@ -259,9 +259,3 @@ def test_a_place_that_holds_something_else_is_refused(tmp_path: Path) -> None:
         with pytest.raises(CallError):
             store.backup(tmp_path / "b")
         assert (tmp_path / "files" / "letter").read_text() == "dear"
-
-
-def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
-    """Backing up a store in memory is refused with a clear error."""
-    with eventlog.open("memory:") as store, pytest.raises(CallError):
-        store.backup(tmp_path / "b")

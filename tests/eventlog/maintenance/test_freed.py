@@ -119,49 +119,6 @@ def test_a_value_stays_as_long_as_a_fork_has_it(tmp_path: Path, options: dict[st
     assert not files_with(tmp_path / "s", OLD)
 
 
-def test_an_append_with_other_values_keeps_them(tmp_path: Path, options: dict[str, Any]) -> None:
-    """A scrub leaves the rest of an append: other values, messages, redactions."""
-    with eventlog.open(tmp_path / "s", **options) as store:
-        session = store.create_session(id="a")
-        message = session.user("a secret")
-        with session.reader.deciding() as state:
-            part = next(iter(state.messages[message].parts))
-        with session.pipeline():
-            session.values.put("a", OLD)
-            session.values.put("b", NEW)
-            session.user("question")
-            session.redact(part)
-        with session.pipeline():
-            session.values.put("a", NEW)
-            session.values.put("c", OLD)
-        session.values.put("c", NEW)
-        store.scrub()
-        session = store.session("a")
-        assert {found.key: found.value for found in session.values.items()} == dict.fromkeys("abc", NEW)
-        assert sum(isinstance(found.event, ev.UserMessageAdded) for found in session.events()) == 2
-        report = verify(store, deep=True)
-        assert report.sound, report
-    assert not files_with(tmp_path / "s", OLD)
-    assert not files_with(tmp_path / "s", "a secret")
-
-
-def test_shelves_are_freed_too(tmp_path: Path, options: dict[str, Any]) -> None:
-    """A superseded value of a shelf, and all of a dropped shelf, are in no file after a scrub."""
-    with eventlog.open(tmp_path / "s", **options) as store:
-        shelf = store.shelf("plans")
-        shelf.values.put("plan", OLD)
-        shelf.values.put("plan", NEW)
-        store.shelf("dropped").values.put("plan", OLDER)
-        store.drop_shelf("dropped")
-        store.scrub()
-        found = store.shelf("plans").values.get("plan")
-        assert found is not None
-        assert found.value == NEW
-        assert verify(store, deep=True).sound
-    assert not files_with(tmp_path / "s", OLD)
-    assert not files_with(tmp_path / "s", OLDER)
-
-
 @pytest.mark.promise(11)
 def test_a_value_that_is_still_the_newest_is_not_passed_off_as_freed(tmp_path: Path) -> None:
     """`verify` finds an emptied append whose value nothing has replaced."""

@@ -24,7 +24,7 @@ from eventlog.errors import (
 )
 from eventlog.log.contract import Append
 from eventlog.log.postgres import schema
-from eventlog.log.postgres.engine import create, filling, open_log, upgrade
+from eventlog.log.postgres.engine import create, open_log, upgrade
 from eventlog.maintenance import server_copies
 from eventlog.store import Store
 from projections.verify.verify import verify
@@ -246,14 +246,6 @@ def test_a_role_needs_no_more_than_rows(place: str) -> None:
     with pytest.raises(StorageError, match="refuses"):
         eventlog.open(place.replace("postgres@", "reader@")).create_session()
     running().ask("DROP OWNED BY writer, reader; DROP ROLE writer, reader")
-
-
-def test_filling_needs_an_empty_log(place: str) -> None:
-    """A log with something in it is not filled."""
-    with eventlog.open(place) as store:
-        store.create_session()
-    with pytest.raises(AlreadyExistsError), filling(place, ""):
-        pass
 
 
 @pytest.mark.parametrize("to_server", [True, False])

@@ -6,7 +6,6 @@ import ast
 import multiprocessing
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -176,20 +175,6 @@ def test_opening_reads_less_than_a_block() -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_derived_values_stay_in_proportion() -> None:
-    """Derived values replace those of lower levels and do not grow with their number."""
-    log = MemoryLog()
-    writer = process(log)
-    for number in range(1024):
-        writer.insert_events([event(f"o{number}", 1)])
-    for number in range(1024):  # look up every version, so that every derived piece is made
-        assert len(writer.select_events(f"o{number}")) == 1
-    size = sum(len(value) for _, value in log.scan_derived(b""))
-    assert len(log.scan_derived(b"")) <= 256 + 2 + 4
-    assert size < 1024 * 36 + 260 * 60
-
-
-@pytest.mark.usefixtures("small_blocks")
 def test_an_index_of_another_history_is_not_used() -> None:
     """Derived values that describe another stream of the same name are dropped."""
     old, new = MemoryLog(), MemoryLog()
@@ -203,20 +188,6 @@ def test_an_index_of_another_history_is_not_used() -> None:
     assert [one.originator_version for one in fresh.select_events("new")] == list(range(20))
 
 
-@pytest.mark.usefixtures("small_blocks")
-def test_damaged_pieces_are_made_again() -> None:
-    """A derived value with one wrong byte is ignored; look-ups still find everything."""
-    log = MemoryLog()
-    writer = process(log)
-    for number in range(100):
-        writer.insert_events([event(f"o{number % 10}", number)])
-    log.put_derived([(key, value[:-1] + bytes([value[-1] ^ 1])) for key, value in log.scan_derived(b"")])
-    for reader in (writer, process(log)):
-        for number in range(10):
-            found = [one.originator_version for one in reader.select_events(f"o{number}")]
-            assert found == list(range(number, 100, 10))
-
-
 # --- concurrency
 
 
@@ -224,7 +195,6 @@ class HurriedLog(MemoryLog):
     """A log in which another append goes in right before the first one."""
 
     before: Callable[[], object] | None = None
-    looks = 0
 
     def submit(self, append: Append) -> Ticket:
         """Let the other append go first."""
@@ -232,11 +202,6 @@ class HurriedLog(MemoryLog):
         if before is not None:
             before()
         return super().submit(append)
-
-    def last_positions(self) -> tuple[int, ...]:
-        """Count how often a follower asks."""
-        self.looks += 1
-        return super().last_positions()
 
 
 @pytest.mark.parametrize(("other", "wins"), [("a", False), ("b", True)])
@@ -249,21 +214,6 @@ def test_two_may_begin_a_stream(other: str, *, wins: bool) -> None:
     else:
         with pytest.raises(IntegrityError):
             process(log).insert_events([event("a", 1)])
-
-
-def test_a_follower_that_waits_is_idle() -> None:
-    """A waiting subscription asks the log about ten times a second, not continuously."""
-    log = HurriedLog()
-    process(log).insert_events([event("a", 1)])
-    subscription = process(log).subscribe(gt=1)
-    waiting = Thread(target=lambda: list(subscription))
-    begun = time.monotonic()
-    waiting.start()
-    waiting.join(0.45)
-    subscription.stop()
-    waiting.join(60)
-    assert not waiting.is_alive()
-    assert log.looks <= 4 + (time.monotonic() - begun) / 0.1
 
 
 def test_of_two_inserts_of_one_version_one_is_refused(log: Log) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,13 @@ import eventlog
 from eventlog.errors import NotFoundError
 from eventlog.records.feed import Feed
 from eventlog.store import Store
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.file_search import files_with
 
 SECRET = "zanzibarpasswort"
 
 
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """An engine of each kind."""
-    made = Engine(request.param)
-    yield made
-    made.close()
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def found(store: Store, words: str = SECRET) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ import pytest
 
 import eventlog
 from eventlog import events
-from eventlog.errors import CallError, CursorError, ErasedError, LimitError, NotFoundError
+from eventlog.errors import CallError, CursorError, LimitError, NotFoundError
 from eventlog.search import follow, results, update
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -404,14 +404,6 @@ def test_a_cursor_is_of_its_search(store: Store) -> None:
     with pytest.raises(CursorError):
         other.open().search("ferry", cursor=cursor)
     other.close()
-
-
-def test_an_erased_session_is_not_searched(store: Store) -> None:
-    """A search of an erased session is refused, as reading it is."""
-    session = talk(store)
-    store.erase(session.id)
-    with pytest.raises(ErasedError):
-        store.search("ferry", session=session.id)
 
 
 def test_a_hostile_query_is_words(store: Store) -> None:

@@ -40,6 +40,7 @@ from eventlog.records.read import Forgotten, Redacted
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.store import Store
+from projections.transcript.transcript import Transcript
 from projections.verify.verify import verify
 from tests.faults.tally import SLOW
 from tests.support.engines import ENCRYPTED, ENGINES, POSTGRES, Engine
@@ -838,6 +839,9 @@ class Everything(RuleBasedStateMachine):
                 ]
                 assert feed.read(list(model.told)) == expected
                 assert shown(session) == model.view()
+                if not any(isinstance(one, Said) and one.kind == "summary" for one in model.now.items):
+                    texts = ["".join(part.text for part in one.parts) for one in Transcript(session).oldest_first()]
+                    assert texts == [text for role, text, _ in model.view() if role != "tool"]
                 values = [(found.key, (found.value, found.revision)) for found in session.values.items()]
                 assert values == sorted(
                     model.now.values.items(), key=lambda kept: kept[0].encode("utf-8", "surrogatepass")
@@ -910,7 +914,7 @@ def test_all_commands_together_agree_with_a_plain_model(engine: str) -> None:
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=(100 if few else 400) if SLOW else (3 if engine == POSTGRES else 5 if few else 14),
+            max_examples=(100 if few else 400) if SLOW else (3 if engine == POSTGRES else 6 if few else 18),
             stateful_step_count=80 if SLOW else 40,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

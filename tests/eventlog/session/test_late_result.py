@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,15 +13,9 @@ from eventlog.session.outcome import Outcome, outcome_of
 from eventlog.session.reader import SessionReader
 from projections import ModelView
 from projections.formats.openai import chat_messages
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 
-
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """A place of each engine."""
-    made = Engine(request.param)
-    yield made
-    made.close()
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def asked(engine: Engine) -> tuple[Session, str]:
@@ -92,17 +85,6 @@ def test_calls_that_go_on_are_refused(engine: Engine) -> None:
             session.late_result(message, name, "noon")
     with pytest.raises(CallError):
         session.late_result(reply.id, "c1", 12)  # type: ignore[arg-type]
-
-
-def test_a_rollback_undoes_it(engine: Engine) -> None:
-    """Behind a rollback to before it, the call is interrupted again, and takes another result."""
-    session, message = asked(engine)
-    before = session.version
-    session.late_result(message, "c1", "noon")
-    session.rollback(before)
-    assert "interrupted" in str(view_of(session)[-1])
-    session.late_result(message, "c1", "midnight")
-    assert "midnight" in str(view_of(session)[-1])
 
 
 def test_prune_and_compaction_stay(engine: Engine) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,14 @@ from eventlog.errors import (
     LimitError,
     NotFoundError,
     ReadOnlyError,
-    RefusedError,
     TooNewError,
 )
 from eventlog.history.cursor import cursor_at
-from eventlog.history.name_streams import NameState, last_owner, newest_state, state_append, stream_of
+from eventlog.history.name_streams import NameState, last_owner, state_append, stream_of
 from eventlog.log.contract import Append
 from eventlog.store import Store, open_store, repair, restore
 from projections.verify.verify import verify
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.file_search import files_with
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -79,12 +78,7 @@ os._exit(0)
 """
 
 
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Places for stores, on every engine and encrypted."""
-    place = Engine(str(request.param), tmp_path)
-    yield place
-    place.close()
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def keys_of(store: Store, **filters: Any) -> list[str]:
@@ -92,38 +86,22 @@ def keys_of(store: Store, **filters: Any) -> list[str]:
     return [info.name[1] for info in store.sessions(format="chat", **filters) if info.name is not None]
 
 
-def begun(store: Store, name: tuple[str, str]) -> str:
-    """The session that a stream says has a name."""
-    session = newest_state(store.log.head(stream_of(store.log, name))).session
-    assert session is not None
-    return session
-
-
 def test_the_first_call_begins_the_session_and_others_find_it(engine: Engine) -> None:
     """A name gives the same session in every handle; only the first call begins it."""
     with engine.open() as store, engine.open() as second:
         session = store.open_session(NAME, title="first", scope="u", agent="a", time=5)
+        positions = store.log.last_positions()
         again = second.open_session(NAME, title="second", scope="v")
         assert again.id == session.id
         assert (again.info.title, again.info.scope, again.info.created) == ("first", "u", 5)
         assert again.info.name == NAME
-        assert store.open_session(NAME) is session
+        assert store.open_session(NAME, create=False) is session
+        assert store.log.last_positions() == positions
+        with pytest.raises(NotFoundError, match="room 2"):
+            store.open_session(OTHER, create=False)
         assert [type(recorded.event).__name__ for recorded in session.events()] == ["SessionStarted", "NameGiven"]
         assert store.open_session(OTHER).id != session.id
         assert verify(store, deep=True).sound
-
-
-def test_without_create_nothing_is_written(engine: Engine) -> None:
-    """`create=False` finds a session or raises, and appends nothing."""
-    with engine.open() as store:
-        with pytest.raises(NotFoundError, match="room 1") as caught:
-            store.open_session(NAME, create=False)
-        assert caught.value.kind == "name"
-        assert sum(store.log.last_positions()) == 0
-        session = store.open_session(NAME)
-        positions = store.log.last_positions()
-        assert store.open_session(NAME, create=False) is session
-        assert store.log.last_positions() == positions
 
 
 def test_an_id_of_the_callers_own(engine: Engine) -> None:
@@ -178,113 +156,6 @@ def test_what_is_no_name(name: Any, error: type[CallError]) -> None:
                 call(name)
 
 
-def test_a_fork_does_not_inherit_the_name(engine: Engine) -> None:
-    """A fork has no name, and the name stays with its session."""
-    with engine.open() as store:
-        session = store.open_session(NAME)
-        session.user("hi")
-        fork = session.fork()
-        assert fork.info.name is None
-        assert store.open_session(NAME) is session
-        assert keys_of(store) == ["room 1"]
-        store.erase(session.id, forks="keep")
-        assert store.open_session(NAME).id not in {session.id, fork.id}
-
-
-def test_a_rollback_takes_no_name(engine: Engine) -> None:
-    """A name given later than the version of a rollback stays."""
-    with engine.open() as store:
-        session = store.create_session()
-        store.names.give(session.id, NAME)
-        session.user("hi")
-        session.rollback(1)
-        assert session.info.name == NAME
-        assert store.open_session(NAME) is session
-
-
-def test_an_existing_session_gets_a_name_and_loses_it(engine: Engine) -> None:
-    """A session has one name at a time, a name one session; both are free again afterwards."""
-    with engine.open() as store:
-        one, two = store.create_session(id="one"), store.create_session(id="two")
-        store.names.give("one", NAME)
-        store.names.give("one", NAME)  # a second time changes nothing
-        with pytest.raises(AlreadyExistsError, match="room 1"):
-            store.names.give("two", NAME)
-        with pytest.raises(RefusedError, match="another name"):
-            store.names.give("one", OTHER)
-        with pytest.raises(NotFoundError):
-            store.names.give("nobody", OTHER)
-        with pytest.raises(NotFoundError):
-            store.names.free(OTHER)
-        assert store.open_session(NAME) is one
-        assert store.names.free(NAME) == "one"
-        assert one.info.name is None
-        with pytest.raises(NotFoundError):
-            store.names.free(NAME)
-        store.names.give("two", NAME)
-        assert store.open_session(NAME) is two
-        store.names.give("one", OTHER)
-        assert keys_of(store) == ["room 1", "room 2"]
-
-
-def test_names_are_no_activity(engine: Engine) -> None:
-    """Giving and freeing a name leaves a session where it is in the list."""
-    with engine.open() as store:
-        for number, name in enumerate(("old", "new")):
-            store.create_session(id=name, time=1000 + number)
-        store.names.give("old", NAME)
-        store.names.free(NAME)
-        assert [info.id for info in store.newest_sessions().sessions] == ["new", "old"]
-
-
-def test_a_name_while_another_task_runs_the_session(engine: Engine) -> None:
-    """Names need no lease: they are given and freed while a reply streams."""
-    with engine.open() as store, engine.open() as second:
-        session = store.create_session(id="s")
-        session.user("hi")
-        with session.assistant() as reply:
-            reply.stream_text().append("word")
-            second.names.give("s", NAME)
-            assert store.open_session(NAME) is session
-            assert store.names.free(NAME) == "s"
-            reply.finish()
-        assert session.info.name is None
-        assert verify(store, deep=True).sound
-
-
-def test_erasure_frees_the_name(engine: Engine) -> None:
-    """An erased session's name goes to the next session, under another id."""
-    with engine.open() as store:
-        first = store.open_session(NAME).id
-        store.erase(first)
-        assert keys_of(store) == []
-        with pytest.raises(NotFoundError):
-            store.open_session(NAME, create=False)
-        second = store.open_session(NAME).id
-        assert second != first
-        store.expire(count=0)
-        assert store.open_session(NAME).id not in {first, second}
-        assert verify(store, deep=True).sound
-
-
-def _nothing(*_: object) -> None:
-    """Free no name."""
-
-
-def test_an_erasure_between_its_two_steps(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name whose session is erased and that was not freed yet is freed by the next caller."""
-    with engine.open() as store:
-        session = store.open_session(NAME)
-        monkeypatch.setattr("eventlog.maintenance.erase.free_erased", _nothing)
-        store.erase(session.id)
-        assert begun(store, NAME) == session.id
-        with pytest.raises(NotFoundError):
-            store.names.free(NAME)
-        store.create_session(id="next")
-        store.names.give("next", NAME)
-        assert store.open_session(NAME).id == "next"
-
-
 def test_an_erasure_that_cannot_free_the_name(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session is erased also if the second step fails; the next caller makes up for it."""
     with engine.open() as store:
@@ -300,23 +171,6 @@ def test_an_erasure_that_cannot_free_the_name(engine: Engine, monkeypatch: pytes
         assert store.erase(session.id) == (session.id,)
         monkeypatch.undo()
         assert store.open_session(NAME).id != session.id
-
-
-def test_a_reservation_is_completed(engine: Engine) -> None:
-    """The next caller begins the session that a name was reserved for, under the reserved id."""
-    with engine.open() as store:
-        stream = stream_of(store.log, NAME)
-        store.log.submit(state_append(stream, None, NameState("reserved"), 1)).wait()
-        assert keys_of(store) == []
-        with pytest.raises(NotFoundError):
-            store.open_session(NAME, create=False)
-        with pytest.raises(NotFoundError):
-            store.names.free(NAME)
-        store.create_session(id="s")
-        with pytest.raises(AlreadyExistsError, match="room 1"):
-            store.names.give("s", NAME)
-        session = store.open_session(NAME, id="ignored", title="t")
-        assert (session.id, session.info.title, session.info.name) == ("reserved", "t", NAME)
 
 
 def test_a_list_by_name(engine: Engine) -> None:
@@ -551,46 +405,35 @@ def test_an_id_that_no_session_can_have_reserves_no_name(id: str) -> None:
         assert session.info.name == ("f", "k")
 
 
-@pytest.mark.parametrize("engine", ["memory", ENCRYPTED])
-def test_lone_surrogates_are_in_no_list_of_names(engine: str, tmp_path: Path) -> None:
+def test_lone_surrogates_are_in_no_list_of_names(engine: Engine) -> None:
     """A format, a prefix or a cursor that no name can have is refused in the caller's words."""
-    place = Engine(engine, tmp_path)
-    store = place.open()
+    store = engine.open()
     for wrong in ({"format": "\ud800"}, {"prefix": "\ud800"}, {"after": "\ud800"}, {"prefix": None}):
         with pytest.raises(CallError):
             list(store.sessions(**{"format": "f", **wrong}))  # type: ignore[arg-type]
-    place.close()
 
 
-@pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
-def test_a_fork_begins_with_a_name(mode: str) -> None:
+def test_a_fork_begins_with_a_name(engine: Engine) -> None:
     """A fork is found by its name; a name that is taken is refused, and so is no version."""
-    engine = Engine(mode)
-    try:
-        store = engine.open()
-        parent = store.open_session(NAME)
-        parent.user("Hi")
-        fork = parent.fork(name=OTHER)
-        assert engine.open().open_session(OTHER, create=False).id == fork.id
-        assert fork.info.fork_of == parent.id
-        sessions = len(list(store.sessions()))
-        for taken in (NAME, OTHER):
-            with pytest.raises(AlreadyExistsError):
-                parent.fork(name=taken)
-        with pytest.raises(NotFoundError):
-            store.fork(parent, 99, name=("chat", "room 3"))
-        assert len(list(store.sessions())) == sessions
-        with pytest.raises(NotFoundError):
-            store.open_session(("chat", "room 3"), create=False)
-    finally:
-        engine.close()
+    store = engine.open()
+    parent = store.open_session(NAME)
+    parent.user("Hi")
+    fork = parent.fork(name=OTHER)
+    assert engine.open().open_session(OTHER, create=False).id == fork.id
+    assert fork.info.fork_of == parent.id
+    for taken in (NAME, OTHER):
+        with pytest.raises(AlreadyExistsError):
+            parent.fork(name=taken)
+    with pytest.raises(NotFoundError):
+        store.fork(parent, 99, name=("chat", "room 3"))
+    assert {info.id for info in store.sessions()} == {parent.id, fork.id}
+    with pytest.raises(NotFoundError):
+        store.open_session(("chat", "room 3"), create=False)
 
 
-@pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
-def test_last_owner_of_a_name(mode: str) -> None:
+def test_last_owner_of_a_name(engine: Engine) -> None:
     """The stream of a name says which session lost it last, and when."""
     now = [1_000_000]
-    engine = Engine(mode)
     store = engine.open(clock=lambda: now[0])
     assert last_owner(store.log, NAME) is None
     for number in range(3):
@@ -606,31 +449,24 @@ def test_last_owner_of_a_name(mode: str) -> None:
     store.names.give("s1", NAME)
     assert last_owner(store.log, NAME) == ("s2", now[0])
     assert last_owner(store.log, OTHER) is None
-    engine.close()
 
 
-@pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
 def test_a_named_fork_of_a_session_that_is_erased_meanwhile_is_refused(
-    mode: str, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fork that its parent's erasure comes before is an error, and its name is free."""
-    engine = Engine(mode)
-    original = eventlog.store.begin_session
-    try:
-        store, other = engine.open(), engine.open()
-        parent = store.open_session(NAME)
-        parent.user("Hi")
+    store, other = engine.open(), engine.open()
+    parent = store.open_session(NAME)
+    parent.user("Hi")
+    begin = eventlog.store.begin_session
 
-        def meanwhile(*args: Any, **options: Any) -> Any:
-            monkeypatch.setattr(eventlog.store, "begin_session", original)
-            other.erase(parent.id, forks="keep")
-            return original(*args, **options)
+    def meanwhile(*args: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        other.erase(parent.id, forks="keep")
+        return begin(*args, **options)
 
-        monkeypatch.setattr(eventlog.store, "begin_session", meanwhile)
-        with pytest.raises(ErasedError):
-            parent.fork(name=OTHER)
-        assert list(store.sessions()) == []
-        begun = store.open_session(OTHER)
-        assert begun.info.fork_of is None
-    finally:
-        engine.close()
+    monkeypatch.setattr(eventlog.store, "begin_session", meanwhile)
+    with pytest.raises(ErasedError):
+        parent.fork(name=OTHER)
+    assert list(store.sessions()) == []
+    assert store.open_session(OTHER).info.fork_of is None

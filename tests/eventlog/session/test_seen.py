@@ -17,7 +17,6 @@ import eventlog
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import CallError, RefusedError
-from eventlog.session.lease import Lease, LeaseKeeper
 from eventlog.session.outcome import outcome_of
 from eventlog.session.session import Session
 from eventlog.values import MessageError
@@ -106,17 +105,6 @@ def test_a_question_behind_the_view_waits(engine: Engine, when: str, *, names_vi
         answer(other, "two")
     assert second.state == "done"
     assert (store.unfinished(), engine.open().unfinished()) == ([], [])
-
-
-def test_one_reply_answers_all_that_it_has_seen(engine: Engine) -> None:
-    """A reply whose view has several questions ends the turn of each."""
-    session = engine.open().create_session(id="s")
-    asked = [session.user(text) for text in ("one", "two", "three")]
-    with session.lease():
-        said = answer(session, view=ModelView.of(session))
-    for message in asked:
-        found = outcome_of(session.reader, message)
-        assert (found.state, found.replies) == ("done", (said,))
 
 
 def test_what_a_reply_without_a_view_has_seen(engine: Engine) -> None:
@@ -233,23 +221,6 @@ def test_outside_a_turn_the_turns_of_other_tasks_say_nothing(engine: Engine, han
         assert (seen_by(session, reply) or 0) > 0
         other.run(second.__exit__, None, None, None)
         one.run(first.__exit__, None, None, None)
-
-
-def test_a_turn_that_begins_hides_nothing_that_is_there(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the begin of a turn and its first look its task has seen what was there."""
-    session = engine.open().create_session(id="s")
-    seen: list[int] = []
-    begin = LeaseKeeper.begin_turn
-
-    def watched(keeper: LeaseKeeper, lease: Lease, message: str) -> bool:
-        result = begin(keeper, lease, message)
-        seen.append(lease.turns[message])
-        return result
-
-    monkeypatch.setattr(LeaseKeeper, "begin_turn", watched)
-    with session.turn("first", "r1"):
-        pass
-    assert seen == [session.version]
 
 
 def test_a_thread_that_is_handed_the_lease_has_seen_what_the_turn_has(engine: Engine) -> None:
@@ -383,25 +354,6 @@ def test_a_view_of_another_branch_has_seen_what_both_share(engine: Engine) -> No
     assert seen_by(session, answer(session, view=newest)) == shared
 
 
-def test_rollback_and_redo_bring_back_what_was_answered(engine: Engine) -> None:
-    """Back to before the reply its questions wait again; a redo has them answered."""
-    store = engine.open()
-    session = store.create_session(id="s")
-    first = session.user("first")
-    view = ModelView.of(session)
-    second = session.user("second")
-    before = session.version
-    answer(session, view=view)
-    answer(session)
-    assert state_of(session, first, second) == ["done", "done"]
-    session.rollback(before)
-    assert state_of(session, first, second) == ["pending", "pending"]
-    assert [info.id for info in store.unfinished()] == ["s"]
-    session.redo()
-    assert state_of(session, first, second) == ["done", "done"]
-    assert store.unfinished() == []
-
-
 def test_a_rollback_to_before_a_question_names_the_replies_it_hides(engine: Engine) -> None:
     """Events decide, also where the view shows the reply before the question."""
     session = engine.open().create_session(id="s")
@@ -417,18 +369,6 @@ def test_a_rollback_to_before_a_question_names_the_replies_it_hides(engine: Engi
     assert session.rollback(before=second).replies == tuple(hidden)
     assert session.redo().replies == ()
     assert kept not in hidden
-
-
-def test_a_removed_reply_answers_nothing(engine: Engine) -> None:
-    """Without the reply that had seen it a question waits again."""
-    store = engine.open()
-    session = store.create_session(id="s")
-    asked = session.user("first")
-    reply = answer(session)
-    assert store.unfinished() == []
-    session.remove_message(reply)
-    assert state_of(session, asked) == ["pending"]
-    assert [info.id for info in store.unfinished()] == ["s"]
 
 
 def test_a_fork_and_an_import_have_what_was_seen(engine: Engine) -> None:

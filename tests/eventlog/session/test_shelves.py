@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
@@ -10,37 +9,15 @@ from typing import Any
 import pytest
 
 import eventlog
-from eventlog import StoredValue
 from eventlog.errors import CallError, ErasedError, KeyMissingError, LimitError, NotFoundError, ReadOnlyError
 from eventlog.session.shelf import find_shelf
 from eventlog.store import Store
 from projections.verify.verify import verify
 from tests.support.encrypted_store import Service
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.file_search import files_with
 
-
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Places for stores, on every engine and encrypted."""
-    place = Engine(str(request.param), tmp_path)
-    yield place
-    place.close()
-
-
-def test_a_shelf_is_made_once_and_found_again(engine: Engine) -> None:
-    """A name gives one shelf, whose values are there after reopening and in other handles."""
-    first, second = engine.open(), engine.open()
-    shelf = first.shelf("todo")
-    revision = shelf.values.put("a", "1")
-    assert second.shelf("todo").id == shelf.id
-    assert second.shelf("todo").values.get("a") == StoredValue("a", "1", revision)
-    assert second.shelf("other").values.get("a") is None
-    first.close()
-    second.close()
-    with engine.open() as store:
-        assert store.shelf("todo").values.get("a") == StoredValue("a", "1", revision)
-        assert sorted(store.shelves()) == ["other", "todo"]
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def test_threads_that_ask_at_once_get_one_shelf(engine: Engine) -> None:

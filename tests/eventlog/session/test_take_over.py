@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -19,7 +19,7 @@ from eventlog.errors import CallError, EventlogError, FencedError, LeaseHeldErro
 from eventlog.session.session import Session
 from eventlog.store import Store
 from projections.verify.verify import verify
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.faulty_log import FaultyLog
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -45,12 +45,7 @@ with eventlog.open(sys.argv[1], flush_interval=1000.0) as store:
 """
 
 
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Places for stores, on every engine and encrypted."""
-    place = Engine(str(request.param), tmp_path)
-    yield place
-    place.close()
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def texts(session: Session) -> dict[str, str]:

@@ -103,17 +103,6 @@ def test_a_lease_is_given_back_at_close(engine: Engine) -> None:
         assert head.lease.owner == b""
 
 
-def test_a_turn_in_another_process_follows_at_once(tmp_path: Path) -> None:
-    """A program that asks right after a turn of another process answers, and does not follow."""
-    with eventlog.open(tmp_path / "s") as store:
-        session = store.create_session(id="s")
-        for number in range(3):
-            answered(session, f"r{number}")
-            subprocess.run(
-                [sys.executable, "-c", ELSEWHERE.replace("elsewhere", str(number)), str(tmp_path / "s")], check=True
-            )
-
-
 def test_a_question_that_another_owner_beats_is_asked_all_the_same(engine: Engine) -> None:
     """A claim that comes too late costs nothing: the message is in, and its turn is queued."""
     with engine.open() as store, engine.open() as other:

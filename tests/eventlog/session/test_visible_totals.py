@@ -8,16 +8,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from eventlog import Feed, RecordBuilder
 from eventlog import events as ev
-from eventlog.codec.batch import Item, encode, pack
+from eventlog.codec.batch import encode
 from eventlog.errors import RefusedError
-from eventlog.history.catalog import CatalogEntry, entry_of
+from eventlog.history.catalog import entry_of
 from eventlog.history.cursor import cursor_at
 from eventlog.history.forgotten import forgotten_in
 from eventlog.history.ranges import Range, covers, merged, without
@@ -326,35 +325,6 @@ EncryptedTotals.TestCase.settings = settings(max_examples=60 if SLOW else 6, sta
 TestTotals = TotalsMachine.TestCase
 TestStoredTotals = StoredTotals.TestCase
 TestEncryptedTotals = EncryptedTotals.TestCase
-
-
-def by_an_earlier_program(store: Store) -> Session:
-    """A session whose total counts what was added, as earlier programs counted."""
-    begun: list[Item] = [(1, ev.SessionStarted("old")), (1, ev.UserMessageAdded("a")), (1, ev.UserMessageAdded("b"))]
-    hidden: list[Item] = [(2, ev.RolledBack(2))]
-    for number, items in enumerate((begun, hidden)):
-        append = Append(
-            session="old", payload=encode(items, 1), count=len(items), time=1, messages=0 if number else 2,
-            entry=None if number else pack(CatalogEntry("old")), creates_at=None if number else 0,
-        )  # fmt: skip
-        store.log.submit(append).wait()
-    return store.session("old")
-
-
-@pytest.mark.parametrize("name", ["memory", "embedded", ENCRYPTED])
-def test_the_next_append_corrects_an_earlier_programs_total(name: str, tmp_path: Path) -> None:
-    """A total of what was ever added is right after the next append, also a quiet one."""
-    with Engine(name, tmp_path).open() as store:
-        session = by_an_earlier_program(store)
-        assert session.info.messages == 2
-        assert verify(store, deep=True).sound
-        fork = session.fork()
-        assert fork.info.messages == 1
-        session.rename("new")
-        assert session.info.messages == 1
-        session.user("c")
-        assert session.info.messages == 2
-        assert verify(store, deep=True).sound
 
 
 def test_a_wrong_total_is_found(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import eventlog
 from eventlog import events as ev
-from eventlog.errors import AlreadyExistsError, CallError, RefusedError
+from eventlog.errors import AlreadyExistsError, CallError
 from eventlog.ids import new_id
 from eventlog.state.archive import FactArchive
 from eventlog.state.evolve import evolve
@@ -26,8 +26,6 @@ from eventlog.state.state import State
 from eventlog.state.stored import canonical
 from eventlog.state.stored_facts import FACTS
 from eventlog.values import Text, Tool
-from projections.verify.verify import verify
-from tests.support.engines import Engine
 from tests.support.history_strategies import histories
 from tests.support.sample_sessions import derived_reads
 from tests.support.stored_rows import DictRows
@@ -163,50 +161,6 @@ def long_state(turns: int) -> State:
             evolve(state, event)
         state.commit_to(state.version)
     return state
-
-
-def test_old_ids_are_never_new_again() -> None:
-    """An archived id of a message or part is refused, and a new id is accepted."""
-    state = long_state(1_000)
-    for event in (ev.UserMessageAdded("a3"), ev.AssistantMessageStarted("u3")):
-        assert outcome(state, event) is AlreadyExistsError
-    evolve(state, ev.AssistantMessageStarted("new"))
-    assert outcome(state, ev.PartStarted("new", "u3:text", Text())) is AlreadyExistsError
-    assert outcome(state, ev.PartStarted("new", "u3", Text())) is None
-    assert outcome(state, ev.PartStarted("new", "zzz", Text())) is None
-    assert outcome(state, ev.UserMessageAdded("a1000")) is None
-
-
-@pytest.mark.promise(9)
-def test_old_parts_can_be_changed_and_changed_back() -> None:
-    """Promise 9: an archived part is pruned, restored and pruned again across archiving."""
-    state = long_state(200)
-    for event in (ev.Pruned(("a3:call",)), ev.Restored(("a3:call",)), ev.Pruned(("a3:call",))):
-        check(state, event)
-        evolve(state, event)
-        assert outcome(state, event) is RefusedError
-        for number in range(state.version, state.version + 200):
-            for more in turn(number):
-                evolve(state, more)
-            state.commit_to(state.version)
-    part = kept(state).part("a3:call")
-    assert (part.kind, part.call, len(part.prunes)) == ("tool", "call3", 3)
-
-
-def test_a_rollback_into_what_is_packed_opens_the_message_again() -> None:
-    """Right after a rollback into archived history its message is open, its tool running."""
-    state = long_state(600)
-    evolve(state, ev.RolledBack(1 + 9 * 3 + 7))
-    assert state.open_messages() == ("a3",)
-    assert state.last_user() == "u3"
-    assert [type(event) for event in state.closing("x")] == [ev.ToolFailed, ev.MessageFinished]
-    assert outcome(state, ev.PartStarted("a3", "new", Tool("call3", "bash"))) is AlreadyExistsError
-    for event in state.closing("x"):
-        check(state, event)
-        evolve(state, event)
-    assert state.open_messages() == ()
-    evolve(state, ev.RolledBack(1 + 9 * 600))
-    assert state.last_user() == "u599"
 
 
 def reachable(state: State) -> int:
@@ -398,33 +352,3 @@ def test_a_checkpoint_gives_the_state_of_earlier_versions(
             cut.commit_to(cut.version)
             evolve(plain, event)
         assert answers(cut) == answers(plain)
-
-
-@pytest.mark.promise(7, 8)
-def test_forks_share_the_archive_of_their_parents(engine: Engine) -> None:
-    """Promises 7 and 8: forks of forks answer as a replay does while parents merge runs."""
-    with packing(2, 2), engine.open(checkpoint_events=40) as store:
-        sessions = [store.create_session(id="s0")]
-        for number in range(240):
-            session = sessions[number * 7 % len(sessions)]
-            session.append([(0, event) for event in turn(number)])
-            if number % 5 == 2:
-                old = f"a{number - 2}:call"
-                if session.reader.state().has_part(old):
-                    session.context.prune([old])
-            if number % 24 == 23:
-                parent = sessions[number * 5 % len(sessions)]
-                sessions.append(parent.fork(1 + parent.version * (number % 4 + 1) // 4 * 9 // 10, id=f"s{number}"))
-    for again in range(2):
-        with packing(2, 2), engine.open(checkpoint_events=40) as store:
-            for known in sessions:
-                session = store.session(known.id)
-                whole = State()
-                apply_spans(store.log, session.reader.ancestry(), whole, session.version)
-                assert answers(session.reader.state()) == answers(whole)
-                assert canonical(session.reader.state()) == canonical(whole)
-                if again:
-                    continue
-                for number in range(1000, 1012):
-                    session.append([(0, event) for event in turn(number)])
-            assert verify(store, deep=True).sound

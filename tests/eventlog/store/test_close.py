@@ -126,21 +126,6 @@ def test_a_delta_that_comes_during_the_last_flush_goes_in_or_is_refused(
 
 
 @pytest.mark.promise(1)
-def test_two_late_deltas_are_told_apart(store: Store, gate: Gate, text: TextStream) -> None:
-    """Promise 1: each of two threads is told the outcome of its own late delta."""
-    outcome: list[EventlogError | None] = []
-    late = gate.run(lambda: text.append("late"), outcome)
-    store.close()
-    text._flat.extend((("p", "text"), "another", 1))
-    gate.opened.set()
-    late.join(PATIENCE)
-    assert [type(error) for error in outcome] == [ClosedError]
-    with pytest.raises(ClosedError):
-        text._writer.wake((("p", "text"), "another"))
-    assert not text._flat
-
-
-@pytest.mark.promise(1)
 def test_an_event_that_comes_too_late_is_refused(log: FaultyLog, store: Store, gate: Gate, text: TextStream) -> None:
     """Promise 1: an event without a waiter that comes after the close is refused."""
     outcome: list[EventlogError | None] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import fcntl
 import gc
@@ -38,8 +37,7 @@ from eventlog.errors import (
 from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO, filesystem_type, refuse_network_filesystem
-from eventlog.log.embedded.segments.environment import LIB_VERSION, MAX_READERS, Environment, put_last
-from eventlog.log.embedded.segments.fold import fold
+from eventlog.log.embedded.segments.environment import LIB_VERSION, MAX_READERS
 from eventlog.log.embedded.segments.layout import protect
 from eventlog.log.merkle import leaf_data, leaf_hash, node_hash, root_of
 from eventlog.values import Body
@@ -603,85 +601,6 @@ def test_a_forgotten_handle_whose_fold_fails(tmp_path: Path, caplog: pytest.LogC
     assert "last fold" in caplog.text
 
 
-def test_one_wake_up_for_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The appends of one batch wake the event loop once, however many tasks await them."""
-    log = open_log(tmp_path / "s")
-    put(log)
-    started, release = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        started.set()
-        release.wait(30)
-
-    at_decision(monkeypatch, hold)
-
-    async def waits(ticket: Any) -> int:
-        committed: Committed = await ticket
-        return committed.first
-
-    async def main() -> tuple[list[int], int]:
-        loop = asyncio.get_running_loop()
-        wake, calls = loop.call_soon_threadsafe, 0
-
-        def counted(*given: Any, **more: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            return wake(*given, **more)
-
-        monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
-        tickets = [log.submit(Append(session="s", payload=b"", count=1, time=MARKED))]
-        first = asyncio.ensure_future(waits(tickets[0]))
-        await asyncio.sleep(0)
-        started.wait(30)
-        tickets += [log.submit(Append(session="s", payload=b"", count=1, time=1)) for _ in range(200)]
-        tasks = [first] + [asyncio.ensure_future(waits(ticket)) for ticket in tickets[1:]]
-        await asyncio.sleep(0)
-        release.set()
-        return await asyncio.gather(*tasks), calls
-
-    found, calls = asyncio.run(main())
-    assert found == list(range(2, 203))
-    assert calls == 2, "one for the append that held the leader up, one for the 200 behind it"
-    log.close()
-
-
-class CountingTransaction:
-    """Counts the puts of a transaction."""
-
-    puts = 0
-
-    def __init__(self, txn: Any) -> None:
-        self._txn = txn
-
-    def put(self, *given: Any, **more: Any) -> Any:
-        """Put, and count."""
-        CountingTransaction.puts += 1
-        return self._txn.put(*given, **more)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._txn, name)
-
-
-def test_a_fold_has_few_puts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fold of thousands of commits makes few large puts, as each one releases the GIL."""
-    log = open_log(tmp_path / "s")
-    put(log)
-    for number in range(3000):
-        log.submit(Append(session="s", payload=b"%d " % number * 20, count=1, time=1))
-    log.sync()
-    writing = Environment.writing
-
-    def counted(self: Environment, job: Callable[[Any], object]) -> object:
-        return writing(self, lambda txn: job(CountingTransaction(txn)))
-
-    monkeypatch.setattr(Environment, "writing", counted)
-    CountingTransaction.puts = 0
-    log._partition.fold()
-    assert 1 <= CountingTransaction.puts < 20
-    assert log.check() == []
-    log.close()
-
-
 def test_folding_in_the_background(tmp_path: Path) -> None:
     """Folding beside appends keeps memory and journal small, and every read is complete."""
     path = tmp_path / "s"
@@ -716,28 +635,6 @@ def test_folding_in_the_background(tmp_path: Path) -> None:
     log.close()
 
 
-def test_folds_that_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fold whose work another process has done in part does the remainder only."""
-    log = open_log(tmp_path / "s")
-    partition = log._partition
-    segments, io = partition._segments, partition.options.io
-    begun = segments.folded()
-    put(log, b"one")
-    first = list(partition.tail.memtable.freeze())
-    put(log, b"two", bodies=[(HASH, b"body")], request="r")
-    both = list(partition.tail.memtable.freeze())
-    fold(segments, first, {}, io)
-    monkeypatch.setattr(segments, "folded", lambda: begun)  # as right before the other process's fold
-    assert fold(segments, both, {}, io).position == 2
-    monkeypatch.undo()
-    assert fold(segments, both, {}, io) == fold(segments, first, {}, io) == segments.folded()
-    partition.tail.memtable.drop(segments.folded().address)
-    assert [c.payload for c in log.read("s")] == [b"one", b"two"]
-    assert [c.position for c in log.commits_after(0)] == [1, 2]
-    assert log.check() == []
-    log.close()
-
-
 # --- LMDB's traps
 
 
@@ -759,16 +656,6 @@ def test_a_file_of_another_lmdb_version(tmp_path: Path) -> None:
     lmdb.open(str(tmp_path / "s" / "lmdb"), lib_version=1).close()
     with pytest.raises(DamagedError):
         open_log(tmp_path / "s")
-
-
-def test_appending_out_of_order_is_noticed(tmp_path: Path) -> None:
-    """`put(append=True)` that returns False raises an error and loses no value silently."""
-    environment = Environment(tmp_path, ("t",), read_only=False, map_bytes=1 << 20)
-    tree = environment.trees["t"]
-    environment.writing(lambda txn: put_last(txn, tree, b"b", b"1"))
-    with pytest.raises(DamagedError):
-        environment.writing(lambda txn: put_last(txn, tree, b"a", b"2"))
-    environment.close()
 
 
 @pytest.mark.promise(3)
@@ -827,60 +714,6 @@ def test_a_tiny_map_with_readers_at_work(tmp_path: Path) -> None:
         thread.join(30)
     assert not errors
     assert log.check() == []
-    log.close()
-
-
-class WatchedLock:
-    """A lock that records the names of its requesters."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.asked: list[str] = []
-
-    def acquire(self) -> bool:
-        """Record the thread, and wait for the lock."""
-        self.asked.append(threading.current_thread().name)
-        return self._lock.acquire()
-
-    def release(self) -> None:
-        """Release the lock."""
-        self._lock.release()
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *exception: object) -> None:
-        self.release()
-
-
-def test_readers_do_not_keep_out_who_wants_the_map_for_itself(tmp_path: Path) -> None:
-    """A new reader does not contend for the gate while a thread wants the map without readers."""
-    log = open_log(tmp_path / "s")
-    environment = log._partition._segments.environment
-    gate = WatchedLock()
-    environment._gate = gate  # type: ignore[assignment]
-
-    def seize() -> None:
-        environment.hold_still()
-        environment.move_on()
-
-    def read() -> None:
-        with environment.reading():
-            pass
-
-    alone = threading.Thread(target=seize, name="alone")
-    reader = threading.Thread(target=read, name="reader")
-    gate.acquire()
-    alone.start()
-    while "alone" not in gate.asked:
-        time.sleep(1e-4)
-    reader.start()
-    reader.join(0.3)
-    assert "reader" not in gate.asked
-    gate.release()
-    alone.join(30)
-    reader.join(30)
-    assert gate.asked[1:] == ["alone", "reader"]
     log.close()
 
 

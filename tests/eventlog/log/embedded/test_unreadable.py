@@ -14,7 +14,6 @@ import pytest
 from eventlog.errors import BusyError, DamagedError, EventlogError, StorageError
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.filesystem import JournalIO
-from eventlog.log.embedded.segments.environment import is_whole
 from projections.cli.exits import Exit, classify
 from tests.support.embedded_log import put
 from tests.support.python_process import printed
@@ -105,19 +104,6 @@ def test_a_data_file_that_is_none(original: Path, tmp_path: Path, name: str, *, 
         assert code == Exit.DAMAGED
         assert "eventlog repair" in line
     assert (data.read_bytes() if data.is_file() else None) == before
-
-
-def test_the_length_that_the_meta_pages_tell(original: Path, tmp_path: Path) -> None:
-    """`is_whole` is true for a file LMDB wrote and false for every shorter one."""
-    with lmdb.open(str(original / "lmdb"), readonly=True, max_dbs=16) as environment:
-        last = environment.info()["last_pgno"]
-    shutil.copytree(original / "lmdb", tmp_path / "l")
-    data = tmp_path / "l" / "data.mdb"
-    assert is_whole(tmp_path / "l")
-    assert data.stat().st_size == (last + 1) * PAGE
-    for pages in range(last, 0, -7):
-        os.truncate(data, pages * PAGE)
-        assert not is_whole(tmp_path / "l")
 
 
 class RefusedByLmdb(JournalIO):

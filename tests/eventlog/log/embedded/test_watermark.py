@@ -39,26 +39,6 @@ def files(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in found}
 
 
-@pytest.mark.promise(8)
-@pytest.mark.parametrize("mark", UNKNOWN)
-def test_a_mark_that_says_nothing_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
-    """Promise 8: a reader with a missing or blank watermark catches up once, not per call."""
-    make(tmp_path / "s", UNKNOWN[mark])
-    got: list[int] = []
-    get = Watermark.get
-
-    def counted(self: Watermark) -> int:
-        got.append(get(self))
-        return got[-1]
-
-    reader = open_log(tmp_path / "s", read_only=True)
-    monkeypatch.setattr(Watermark, "get", counted)
-    for _ in range(50):
-        assert reader.head("s") is not None
-    assert len(got) <= 1
-    reader.close()
-
-
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("mark", UNKNOWN)
 def test_a_reader_sees_what_a_later_writer_commits(tmp_path: Path, mark: str) -> None:

@@ -20,9 +20,6 @@ from eventlog.log.contract import Commit
 from eventlog.store import Store
 from tests.support.engines import Engine
 
-SLOW = 3_600.0
-"""Seconds between flushes, so that no flush comes by itself during a test."""
-
 
 async def taken(following: AsyncIterator[Recorded], count: int) -> list[Recorded]:
     """The next events, of this number."""
@@ -121,38 +118,6 @@ def test_waiting_holds_no_thread(engine: Engine) -> None:
         assert [recorded.event for recorded in found] == [ev.SessionRenamed("Named")]
     left = {thread.name for thread in set(threading.enumerate()) - before}
     assert left == {"eventlog-follow"}  # one for all of them, and one where the log is on a server
-
-
-@pytest.mark.promise(2)
-def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> None:
-    """Promise 2: provisional events arrive at once, and again with a cursor when committed."""
-    store = engine.open(flush_interval=SLOW)
-
-    async def follow() -> tuple[list[Recorded], list[Recorded]]:
-        chat = AsyncSession(store.create_session(id="s"))
-        await chat.user("go")
-        following = AsyncSubscription(store, session="s", timeout=60, provisional=True)
-        begun = await taken(following, chat.sync.version)
-        async with chat.assistant("p/m") as reply:
-            text = reply.stream_text()
-            text.append("one ")
-            early = await taken(following, 3)
-            text.append("two")
-            early += await taken(following, 1)
-            await reply.finish()
-        later: list[Recorded] = []
-        async for recorded in following:
-            later += [recorded] if recorded.cursor else []
-            if recorded.cursor and isinstance(recorded.event, ev.MessageFinished):
-                break
-        return early, begun + later
-
-    early, committed = asyncio.run(follow())
-    assert {recorded.cursor for recorded in early} == {None}
-    assert [recorded.event.text for recorded in early if isinstance(recorded.event, ev.PartDelta)] == ["one ", "two"]
-    assert committed == told(store)
-    versions = {recorded.version: recorded.event for recorded in committed}
-    assert all(versions[recorded.version] == recorded.event for recorded in early)
 
 
 @pytest.mark.promise(12)

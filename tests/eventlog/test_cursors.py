@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 import eventlog
-from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
 from eventlog.errors import CallError, CursorError
 from eventlog.log.contract import Commit
@@ -100,22 +99,6 @@ def test_cursors_go_on_after_a_restart_and_in_another_process(tmp_path: Path) ->
         assert everything[-1].cursor == store.cursor()
         versions = [recorded.version for recorded in everything]
         assert printed(REST, tmp_path / "s", everything[4].cursor).split() == [str(each) for each in versions[5:]]
-
-
-def test_an_append_of_many_events_is_entered_in_its_middle(engine: Engine) -> None:
-    """A cursor stands behind an event, not behind an append."""
-    store = engine.open()
-    session = store.create_session(id="s")
-    with session.assistant() as reply:
-        text = reply.stream_text()
-        for piece in "abcdef":
-            text.append(piece)
-        reply.finish()
-    everything = told(store)
-    deltas = [recorded for recorded in everything if isinstance(recorded.event, ev.PartDelta)]
-    assert len(deltas) == 6
-    for recorded in deltas:
-        assert told(store, recorded.cursor) == everything[everything.index(recorded) + 1 :]
 
 
 def test_only_a_subscriptions_committed_events_have_a_cursor(engine: Engine) -> None:

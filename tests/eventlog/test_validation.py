@@ -15,7 +15,7 @@ from eventlog import events as ev
 from eventlog.errors import CallError, ClosedError, ErasedError, NotFoundError, RefusedError
 from eventlog.session.session import Session
 from eventlog.store import Store
-from eventlog.values import Limits, Model, Tokens, Usage
+from eventlog.values import Limits, Tokens, Usage
 from projections import ModelView
 from projections.window import ContextWindow, Wait
 
@@ -210,14 +210,6 @@ def test_a_parent_is_there() -> None:
         assert list(store.sessions()) == []
         store.create_session(id="there")
         assert store.create_session(id="child", parent="there").info.parent == "there"
-
-
-def test_a_window_takes_a_model_as_a_reply_does(store: Store) -> None:
-    """A window takes `provider/name` as its model and records it so."""
-    session = store.create_session()
-    with ContextWindow(session, model="p/m", limits=Limits(100_000)) as window:
-        assert window.state.model == Model("p", "m")
-    assert [found.event for found in session.events(1)] == [ev.SettingsSet(Model("p", "m"), Limits(100_000))]
 
 
 def test_a_delta_that_is_refused_later_leaves_no_message_open(store: Store) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -17,14 +16,13 @@ from eventlog.errors import (
     CallError,
     EventlogError,
     ForkedProcessError,
-    RefusedError,
 )
 from eventlog.history import checkpoint_store
 from eventlog.session.session import Session
 from eventlog.session.text_stream import LONG_DELTA
 from eventlog.state.loader import STATE
 from eventlog.store import Store
-from eventlog.values import Text, Tokens, Usage
+from eventlog.values import Text
 from tests.support.engines import Engine
 
 SLOW = 3600.0
@@ -118,22 +116,6 @@ def test_only_the_caller_whose_command_failed_hears_of_it(first: Store, second: 
 
 
 @pytest.mark.promise(1)
-def test_a_value_of_another_type_takes_nothing_with_it(first: Store) -> None:
-    """Promise 1: a command refused for a wrong type loses no delta accepted before it."""
-    session = first.create_session()
-    with session.assistant() as reply:
-        text = reply.stream_text()
-        text.append("kept")
-        with pytest.raises(CallError):
-            session.record_usage(Usage(Tokens(1, 1), 0.01))  # type: ignore[arg-type]  # what is tested
-        with pytest.raises(CallError):
-            session.record_usage(Usage(Tokens(1, 1), Decimal("NaN")))
-        reply.finish()
-    assert texts(list(session.events())) == ["kept"]
-    assert [type(event).__name__ for event in events(session)].count("PartEnded") == 1
-
-
-@pytest.mark.promise(1)
 def test_the_buffer_is_bounded_in_characters_too(first: Store) -> None:
     """Promise 1: long deltas are committed by their characters, before they are many."""
     session = first.create_session()
@@ -202,19 +184,6 @@ def test_a_child_process_may_not_use_the_store(first: Store) -> None:
     text.append("d")
     reply.finish()
     assert texts(list(session.events())) == ["a", "d"]
-
-
-def test_a_refused_finish_can_be_repeated(first: Store) -> None:
-    """A refused `finish` can be repeated and still closes the step."""
-    session = first.create_session()
-    with session.assistant() as reply:
-        reply.step()
-        call = reply.tool("bash", call_id="c", input="{}")
-        with pytest.raises(RefusedError):
-            reply.finish()
-        call.succeed("out")
-        reply.finish(usage=Usage(Tokens(1, 1)))
-    assert [type(event) for event in events(session)][-3:] == [ev.StepFinished, ev.UsageRecorded, ev.MessageFinished]
 
 
 @pytest.mark.promise(8)

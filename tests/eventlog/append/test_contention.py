@@ -11,7 +11,6 @@ import pytest
 from eventlog import AsyncSession
 from eventlog import events as ev
 from eventlog.append.contention import EAGER
-from eventlog.errors import ConflictError
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Text
@@ -70,15 +69,6 @@ def test_deltas_that_are_too_late_go_in(log: FaultyLog, session: Session, others
     deltas = [recorded.event.text for recorded in session.events() if isinstance(recorded.event, ev.PartDelta)]
     assert "".join(deltas) == "abc"
     assert len(added(session)) == 3 * TIMES + 1
-
-
-@pytest.mark.promise(4)
-def test_the_callers_own_version_is_not_decided_anew(log: FaultyLog, session: Session, others: Session) -> None:
-    """Promise 4: `expected_version` fails at the first conflict, with the true version."""
-    log.meanwhile.append(intruder(log, others, 1))
-    with pytest.raises(ConflictError) as caught:
-        session.append([(1, ev.Custom("n", "{}"))], expected_version=1)
-    assert (caught.value.expected, caught.value.actual) == (1, 3)
 
 
 def test_a_pause_does_not_block_the_event_loop(

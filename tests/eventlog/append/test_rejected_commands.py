@@ -305,16 +305,6 @@ def test_a_command_under_a_lease_of_its_own_is_told_its_own_outcome(
 
 
 @pytest.mark.promise(4)
-def test_a_refused_command_in_a_pipeline_with_a_lease_of_its_own_is_told_so(log: FaultyLog, session: Session) -> None:
-    """Promise 4: a refused command in a pipeline hears of it, also if its lease ends before."""
-    log.fail = 1
-    with pytest.raises(BusyError):
-        together(session, lambda: session.set_todos([]))
-    session.store.flush()
-    assert session.version == 1
-
-
-@pytest.mark.promise(4)
 def test_a_conflict_that_never_ends_is_no_commit(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

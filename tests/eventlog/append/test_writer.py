@@ -153,20 +153,6 @@ def test_a_full_buffer_stays_bounded_while_nothing_can_be_written(log: FaultyLog
     assert said(session) == {"p": "".join(accepted)}
 
 
-@pytest.mark.promise(4)
-def test_a_failed_command_did_not_happen(log: FaultyLog, session: Session) -> None:
-    """Promise 4: a command whose append failed leaves no trace: its ids are free again."""
-    log.fail = 1
-    with pytest.raises(BusyError):
-        session.user("hi", id="m")
-    log.refuse = 1
-    with pytest.raises(BusyError):
-        session.user("hi", id="m")
-    assert session.version == 1
-    session.user("hi", id="m")
-    assert session.version == 3
-
-
 @pytest.mark.promise(2)
 def test_an_append_that_follows_a_failed_one_is_decided_anew(log: FaultyLog, session: Session) -> None:
     """Promise 2: an event decided after an append that failed never goes in before it."""
@@ -249,16 +235,6 @@ def test_a_request_in_flight_is_not_made_twice(log: FaultyLog, session: Session)
         thread.join()
     assert first == [2, 2]
     assert session.version == 2
-
-
-@pytest.mark.promise(5)
-def test_a_request_that_another_program_made_meanwhile_is_its_result(log: FaultyLog, session: Session) -> None:
-    """Promise 5: the same request by two programs at once is one append with one result."""
-    stranger = other(log)
-    log.meanwhile.append(lambda: stranger.user("hi", request_id="r"))
-    message = session.user("hi", request_id="r")
-    assert session.reader.find(message) == 2
-    assert session.version == 3
 
 
 def test_too_much_for_one_append_is_refused_and_nothing_hangs(

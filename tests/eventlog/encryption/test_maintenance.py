@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
-from functools import partial
 from hashlib import sha256
-from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,24 +24,11 @@ from eventlog.log.embedded.directory import encryption_of
 from eventlog.recorder import LogFactory
 from eventlog.store import Store
 from projections.exports.jsonl import jsonl_lines
-from projections.reports.audit import audit
 from projections.verify.verify import verify
 from projections.view.model_view import ModelView
 from tests.eventlog.maintenance.test_repair import change
-from tests.projections.reports.test_audit import work
 from tests.support.encrypted_store import SECRET, Service, confess, leaks, rendered, texts
 from tests.support.sample_sessions import exchange, started
-
-
-class Named:
-    """Ids that are the same in every run."""
-
-    def __init__(self) -> None:
-        self._numbers = count()
-
-    def __call__(self, prefix: str) -> str:
-        """Return the next id."""
-        return f"{prefix}{next(self._numbers)}"
 
 
 def infos(store: Store) -> list[Any]:
@@ -316,36 +301,6 @@ def _stored_entry(store: Store, session: str) -> bytes:
     head = store.log.engine.head(session)
     assert head is not None
     return head.entry
-
-
-def test_a_store_killed_at_any_moment_opens_with_its_keys(tmp_path: Path) -> None:
-    """A copy of a live store's files opens as after a crash, with the same keys."""
-    service = Service()
-    with eventlog.open(tmp_path / "s", keys=service) as store:
-        session = store.create_session(id="p")
-        for number in range(6):
-            session.user(f"{SECRET} {number}")
-            shutil.copytree(tmp_path / "s", tmp_path / str(number))
-    for number in range(6):
-        with eventlog.open(tmp_path / str(number), keys=service) as store:
-            session = store.session("p")
-            assert texts(session) == [f"{SECRET} {earlier}" for earlier in range(number + 1)]
-            session.user("and on")
-            assert len(service.keys) == 2
-
-
-def test_audit_and_export_are_those_of_a_plain_store(tmp_path: Path) -> None:
-    """Audit and export give the same bytes with and without encryption."""
-    found: list[Any] = []
-    for keys in None, True:
-        with eventlog.open(tmp_path / str(keys), keys=keys, clock=partial(int, 1000), new_id=Named()) as store:
-            session = store.create_session(id="p", title=SECRET)
-            session.user("large " * 400)
-            work(session, 3)
-            told = list(audit(session))
-            assert {step.verdict for step in told} == {"match"}
-            found.append((told, list(jsonl_lines(session)), ModelView.of(session).digest))
-    assert found[0] == found[1]
 
 
 def test_an_import_gives_each_family_its_own_texts(tmp_path: Path) -> None:

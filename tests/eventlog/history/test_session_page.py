@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import eventlog
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.encryption.log import EncryptedLog
-from eventlog.errors import CallError, CursorError
+from eventlog.errors import CursorError
 from eventlog.history import session_page
 from eventlog.store import Store, open_store, repair, restore
 from eventlog.values import Text
@@ -215,22 +215,6 @@ def test_a_cursor_of_another_store(engine: Engine, tmp_path: Path) -> None:
             cursor = one.newest_sessions(limit=1).next
             with pytest.raises(CursorError, match="another store"):
                 another.newest_sessions(cursor=cursor)
-
-
-def test_wrong_arguments(store: Store) -> None:
-    """A wrong argument is `CallError` before anything is read."""
-    wrong: list[dict[str, Any]] = [
-        {"limit": 0},
-        {"limit": -1},
-        {"limit": "1"},
-        {"scope": 1},
-        {"cursor": b"x"},
-        {"archived": 1},
-        {"subsessions": "yes"},
-    ]
-    for given in wrong:
-        with pytest.raises(CallError):
-            store.newest_sessions(**given)
 
 
 @pytest.mark.parametrize("keys", [None, True])

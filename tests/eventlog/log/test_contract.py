@@ -910,15 +910,6 @@ def test_a_closed_log_says_so(log: Log) -> None:
             use(log)
 
 
-def test_a_log_that_is_checked_is_fine(log: Log) -> None:
-    """`check` reads a whole log and finds no fault."""
-    for name in ("a", "b", "c"):
-        begin(log, name, count=2, bodies=[(name.encode() * 32, b"body")])
-        put(log, name, payload=bytes(5000))
-    begin(log, "fork", creates_at=17)
-    assert log.check() == []
-
-
 def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
     """Commits, heads, leases, requests, bodies and derived values survive reopening."""
     path = tmp_path / "store"

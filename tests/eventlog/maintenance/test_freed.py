@@ -15,7 +15,6 @@ from eventlog.codec.redaction import is_freed
 from eventlog.errors import DamagedError
 from eventlog.history.cursor import cursor_at
 from eventlog.history.streams import stream_spans
-from eventlog.history.value_index import PREFIX
 from eventlog.log.embedded.engine import open_log
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -181,22 +180,6 @@ def test_freed_values_are_exported_and_imported(tmp_path: Path) -> None:
     assert read(copy, lines).skipped == []
     assert canonical(copy.session("a")) == events
     place.close()
-
-
-def test_a_scrub_keeps_the_index_of_others(tmp_path: Path) -> None:
-    """A scrub drops what is derived from the sessions that it changed, and of no others."""
-    with eventlog.open(tmp_path / "s") as store:
-        changed, same = store.create_session(id="a"), store.create_session(id="b")
-        for session in (changed, same):
-            session.values.put("plan", OLD)
-        changed.values.put("plan", NEW)
-        before = store.log.derived_keys(PREFIX)
-        store.scrub()
-        assert 0 < len(store.log.derived_keys(PREFIX)) < len(before)
-        for name, value in (("a", NEW), ("b", OLD)):
-            found = store.session(name).values.get("plan")
-            assert found is not None
-            assert found.value == value
 
 
 def plans(path: Path) -> None:

@@ -840,7 +840,8 @@ class Everything(RuleBasedStateMachine):
                 assert feed.read(list(model.told)) == expected
                 assert shown(session) == model.view()
                 if not any(isinstance(one, Said) and one.kind == "summary" for one in model.now.items):
-                    texts = ["".join(part.text for part in one.parts) for one in Transcript(session).oldest_first()]
+                    seen = [one for one in Transcript(session).oldest_first() if not one.removed]
+                    texts = ["".join(part.text for part in one.parts if part.kind == "text") for one in seen]
                     assert texts == [text for role, text, _ in model.view() if role != "tool"]
                 values = [(found.key, (found.value, found.revision)) for found in session.values.items()]
                 assert values == sorted(

@@ -84,17 +84,6 @@ def test_a_repeated_request_gives_the_first_result(engine: Engine) -> None:
         assert found.version == version
 
 
-@pytest.mark.promise(5)
-def test_a_repeated_request_is_looked_up_before_the_version(store: Store) -> None:
-    """Promise 5: a retry whose expected version is long gone still gets its first result."""
-    session = store.create_session()
-    first = session.append([(1, ev.SessionRenamed("a"))], expected_version=1, request_id="r")
-    session.rename("b")
-    again = session.append([(1, ev.SessionRenamed("a"))], expected_version=1, request_id="r")
-    assert (again.first, again.repeated) == (first.first, True)
-    assert store.info(session.id).title == "b"
-
-
 def test_eight_threads_on_one_handle_keep_every_word_in_order(store: Store) -> None:
     """Eight threads on one handle keep every delta in order beside reads and commands."""
     session = store.create_session()

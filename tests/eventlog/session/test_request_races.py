@@ -155,17 +155,6 @@ def test_two_handles_that_race_with_one_request_id_have_one_result(engine: Engin
     tally(f"request ids sent by two handles at once ({engine.name})", RACES)
 
 
-def test_a_fenced_handle_still_learns_what_became_of_its_append(session: Session) -> None:
-    """Promise 4: a fenced handle's repeated request returns the first outcome."""
-    session.executor.acquire()
-    items, version = [(0, ev.Custom("n", "{}"))], session.version
-    first = session.append(items, expected_version=version, request_id="r")
-    lose_lease(session)
-    again = session.append(items, expected_version=version, request_id="r")
-    assert again.repeated
-    assert (again.first, again.last) == (first.first, first.last)
-
-
 def lose_lease(session: Session) -> None:
     """Let another owner take the session's lease and release it."""
     log = session.store.log

@@ -19,7 +19,6 @@ from eventlog.aio import AsyncSession
 from eventlog.errors import CallError, RefusedError
 from eventlog.session.outcome import outcome_of
 from eventlog.session.session import Session
-from eventlog.values import MessageError
 from projections import ModelView, Transcript
 from projections.view.options import RenderOptions
 from tests.support.engines import Engine
@@ -151,18 +150,6 @@ def test_a_question_that_others_passed_takes_its_place_behind_them(engine: Engin
     view = ModelView.of(session, at=session.version - 1)
     answer(session, view=view)
     assert state_of(session, newest, passed) == ["done", "pending"]
-
-
-def test_outside_a_turn_a_reply_has_seen_what_is_there(engine: Engine) -> None:
-    """Without a turn and without a view the reply answers all that was committed before it."""
-    session = engine.open().create_session(id="s")
-    other = engine.open().session("s")
-    first = other.user("first")
-    with session.lease():
-        second = other.user("second")
-        answer(session)
-        third = other.user("third")
-    assert state_of(session, first, second, third) == ["done", "done", "pending"]
 
 
 def test_several_replies_to_one_view_pass_it(engine: Engine) -> None:
@@ -421,39 +408,6 @@ def test_a_record_may_say_what_was_seen(engine: Engine) -> None:
 
 
 # -- how a turn ends -------------------------------------------------------------------------------
-
-
-def test_a_failure_is_that_of_what_was_seen(engine: Engine) -> None:
-    """A question behind the view of a failed reply waits; the failed turn stays failed."""
-    session = engine.open().create_session(id="s")
-    with session.turn("first", "r1") as turn:
-        view = ModelView.of(session)
-        second = say(session, "second")
-        with session.assistant("a/b", view=view) as reply:
-            reply.abort(MessageError("api", "no"))
-    assert (turn.state, *state_of(session, second)) == ("failed", "pending")
-    with session.turn() as other:
-        assert other.message == second
-        answer(session)
-    assert state_of(session, turn.message, second) == ["failed", "done"]
-    with session.turn("first", "r1") as again:
-        assert (again.state, again.mine) == ("failed", False)
-
-
-def test_an_interrupt_stops_what_was_asked_before_it(engine: Engine) -> None:
-    """Questions before the interrupt are stopped, seen or not; one behind it waits."""
-    store = engine.open()
-    session = store.create_session(id="s")
-    with session.turn("first", "r1") as turn:
-        view = ModelView.of(session)
-        second = say(session, "second")
-        with session.assistant("a/b", view=view) as reply:
-            by_another(session.interrupt)
-            third = say(session, "third")
-            assert reply.interrupt_requested
-            reply.abort()
-    assert (turn.state, *state_of(session, second, third)) == ("stopped", "stopped", "pending")
-    assert [info.id for info in store.unfinished()] == ["s"]
 
 
 def test_a_promoted_question_waits_for_its_answer(engine: Engine) -> None:

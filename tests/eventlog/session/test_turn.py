@@ -258,22 +258,6 @@ def test_a_stopped_program_leaves_its_turn_to_be_resumed(engine: Engine, stop: t
     assert events(other, ev.MessageRemoved) == [ev.MessageRemoved(reply)]
 
 
-def test_a_compacted_turn_is_done(store: Store) -> None:
-    """A turn that a compaction covers keeps its answer."""
-    session = store.create_session()
-    with session.turn("hi", "r"):
-        said = answer(session)
-    part = session.context.request_compaction()
-    with session.lease():
-        session.context.start_compaction(part)
-        with session.assistant(summary=True) as summary:
-            summary.add_text("they said hello")
-            summary.finish()
-        session.context.complete_compaction(part, summary.id)
-    found = asked(session)
-    assert (found.state, found.answer) == ("done", (said,))
-
-
 def test_a_reply_of_unknown_end_is_no_answer(store: Store) -> None:
     """A reply of unknown end leaves the turn to go on; calls that the provider ran do not."""
     session = store.create_session()
@@ -403,19 +387,6 @@ def test_a_failed_call_is_made_again_in_the_same_reply(store: Store) -> None:
     assert turn.answer == (reply.id,)
 
 
-def test_attempts_are_counted_over_replies(store: Store) -> None:
-    """A reply that repeats a failed one counts on from it."""
-    session = store.create_session()
-    broken(session, KeyError)
-    with session.turn("hi", "r") as turn:
-        turn.retry()
-        with session.assistant() as reply:
-            reply.retry(MessageError("api"))
-            reply.finish()
-    kinds = [event.kind for event in events(session, ev.PartStarted) if isinstance(event, ev.PartStarted)]
-    assert [kind.attempt for kind in kinds if isinstance(kind, Retry)] == [1, 2]
-
-
 # -- without a text --------------------------------------------------------------------------------
 
 
@@ -447,18 +418,6 @@ def test_a_turn_without_a_text_may_be_one_that_is_queued(store: Store) -> None:
         session.context.promote(turn.message)
         answer(session)
     assert turn.state == "done"
-
-
-def test_of_tasks_without_a_text_one_answers(engine: Engine) -> None:
-    """A second task learns that the question is being answered."""
-    session = engine.open().create_session(id="s")
-    session.user("hi")
-    other = engine.open().session("s")
-    with session.turn() as turn:
-        assert turn.mine
-        with other.turn() as second:
-            assert (second.state, second.mine) == ("running", False)
-        answer(session)
 
 
 def test_a_turn_without_a_text_needs_a_question(store: Store) -> None:

@@ -300,30 +300,6 @@ def test_stored_facts_are_read_when_they_are_asked_for(tmp_path: Path, lost: str
         assert canonical(session.reader.state()) == canonical(whole)
 
 
-@pytest.mark.promise(7)
-@settings(max_examples=40, deadline=None)
-@given(histories(), st.integers(1, 3), st.integers(1, 4), st.lists(st.integers(0, 200), max_size=8))
-def test_runs_add_up_to_the_archive(grown: list[tuple[int, ev.Event]], warm: int, chunk: int, looks: list[int]) -> None:
-    """Promise 7: a state stored again and again and reopened answers as an uninterrupted one."""
-    plain, state, rows = State(), State(), DictRows()
-    with packing(warm, chunk):
-        for number, (_, event) in enumerate(grown):
-            for one in (plain, state):
-                evolve(one, event)
-                one.commit_to(one.version)
-            if number % 5 == 4:
-                rows.save(state)
-            if number in looks:
-                rows.save(state)
-                state = rows.load()
-                if number % 2:
-                    assert answers(state) == answers(plain)
-        rows.save(state)
-        state = rows.load()
-        assert answers(state) == answers(plain)
-        assert canonical(state) == canonical(plain)
-
-
 @pytest.mark.promise(7, 8)
 @settings(max_examples=60, deadline=None)
 @given(histories(), st.integers(1, 3), st.integers(1, 4), st.integers(1, 40), st.data())

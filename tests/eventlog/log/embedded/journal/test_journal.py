@@ -32,73 +32,11 @@ from eventlog.store import Store
 from tests.support.embedded_log import abandon, put
 from tests.support.faults.abandoned_store import copied_as_left
 from tests.support.faults.planned_appends import probe_here
+from tests.support.faulty_io import FaultyIO
 from tests.support.sample_sessions import said
 
 ROOT = Path(__file__).resolve().parents[5]
 FIRST = "journal/0000000001.log"
-
-
-class FaultyIO(JournalIO):
-    """Journal I/O that counts calls and fails those that `faults` names, in order, once each.
-
-    A fault is (method, exception to raise or function to call); None lets the call through.
-    """
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, int]] = []
-        self.faults: list[tuple[str, object]] = []
-
-    def _fault(self, name: str) -> object:
-        if self.faults and self.faults[0][0] == name:
-            return self.faults.pop(0)[1]
-        return None
-
-    def open(self, path: str, flags: int) -> int:
-        """Open, or fail as planned."""
-        if isinstance(fault := self._fault("open"), int):
-            raise OSError(fault, os.strerror(fault))
-        return super().open(path, flags)
-
-    def pread(self, fd: int, size: int, offset: int) -> bytes:
-        """Read, or fail."""
-        if isinstance(fault := self._fault("pread"), int):
-            raise OSError(fault, os.strerror(fault))
-        return super().pread(fd, size, offset)
-
-    def pwrite(self, fd: int, data: Any, offset: int) -> int:
-        """Write, or fail."""
-        self.calls.append(("pwrite", len(data)))
-        fault = self._fault("pwrite")
-        if fault == "short":
-            return super().pwrite(fd, bytes(data)[: max(len(data) // 3, 1)], offset)
-        if fault == "nothing":
-            return 0
-        if fault == "late":
-            super().pwrite(fd, data, offset)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if isinstance(fault, int):
-            super().pwrite(fd, bytes(data)[: len(data) // 2], offset)
-            raise OSError(fault, os.strerror(fault))
-        return super().pwrite(fd, data, offset)
-
-    def fdatasync(self, fd: int) -> None:
-        """Flush, or fail."""
-        self.calls.append(("fdatasync", 0))
-        if isinstance(fault := self._fault("fdatasync"), int):
-            raise OSError(fault, os.strerror(fault))
-        super().fdatasync(fd)
-
-    def rename(self, old: str, new: str) -> None:
-        """Rename, or fail."""
-        if isinstance(fault := self._fault("rename"), int):
-            raise OSError(fault, os.strerror(fault))
-        super().rename(old, new)
-
-    def sync_directory(self, path: str) -> None:
-        """Flush names, or fail."""
-        if isinstance(fault := self._fault("sync_directory"), int):
-            raise OSError(fault, os.strerror(fault))
-        super().sync_directory(path)
 
 
 def payloads(path: Path, **options: Any) -> list[bytes]:
@@ -639,28 +577,9 @@ def test_a_journal_that_was_not_renewed_to_the_end_goes_on(tmp_path: Path) -> No
         assert len(payloads(path)) == 41
 
 
-class WatchingIO(JournalIO):
-    """Journal I/O that records the contents of removed files."""
-
-    def __init__(self) -> None:
-        self.removed: list[bytes] = []
-        self.fails = False
-
-    def blank(self, path: str) -> None:
-        """Overwrite, or fail."""
-        if self.fails:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        super().blank(path)
-
-    def unlink(self, path: str) -> None:
-        """Record the contents, and remove the file."""
-        self.removed.append(Path(path).read_bytes())
-        super().unlink(path)
-
-
 def test_files_that_are_given_up_are_overwritten(tmp_path: Path) -> None:
     """Removed journal files are overwritten first, as a scrub could not reach them."""
-    io = WatchingIO()
+    io = FaultyIO()
     log = filled(tmp_path / "s", io)
     io.removed.clear()
     log.close()
@@ -671,10 +590,10 @@ def test_files_that_are_given_up_are_overwritten(tmp_path: Path) -> None:
 def test_what_cannot_be_overwritten_is_not_given_up(tmp_path: Path) -> None:
     """A journal file that cannot be overwritten is retained until the store is closed again."""
     path = tmp_path / "s"
-    io = WatchingIO()
+    io = FaultyIO()
     log = filled(path, io)
     io.removed.clear()
-    io.fails = True
+    io.refused["blank"] = OSError(errno.EIO, os.strerror(errno.EIO))
     log.close()
     assert not io.removed
     assert len(list((path / "journal").iterdir())) > 1

@@ -15,12 +15,12 @@ import pytest
 from eventlog.errors import BusyError
 from eventlog.log.contract import Log
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
-from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.lists import place_of
 from eventlog.log.validation import RESERVED
 from tests.eventlog.log.test_lists import ids, lists_of, put
 from tests.support.dying_io import DyingIO, survives
+from tests.support.faulty_io import FaultyIO
 from tests.support.python_process import ROOT, printed
 
 OTHER = """
@@ -236,15 +236,11 @@ def test_lists_while_others_append_and_fold(tmp_path: Path, *, processes: bool) 
 
 def test_no_room_for_the_index(tmp_path: Path) -> None:
     """Where the index cannot be written, a list is made from all heads."""
-
-    class FullIO(JournalIO):
-        def reach(self, point: str) -> None:
-            if point == "index: begun":
-                raise BusyError("no room to fold")
-
+    io = FaultyIO()
+    io.refused["index: begun"] = BusyError("no room to fold")
     path = tmp_path / "s"
     filled(path)
-    log = opened(path, io=FullIO())
+    log = opened(path, io=io)
     assert newest(log)[0] == "s8"
     assert rows(log) == {}
     log.close()

@@ -23,9 +23,7 @@ __all__ = ["ENCRYPTED", "ENGINES", "ON_SERVER", "POSTGRES", "Engine", "LastingLo
 ENGINES = ("memory", "partitioned", "embedded", "postgres")
 """Of them `partitioned` is in memory, and `postgres` on a server, both in four partitions."""
 ENCRYPTED = "encrypted"
-"""The embedded engine with keys: for tests of what encryption might change
-(`tests/eventlog/encryption/test_engine_promises.py`).
-"""
+"""The embedded engine with keys: for tests of what encryption might change."""
 
 POSTGRES = "postgres"
 ON_SERVER = frozenset(

@@ -176,20 +176,6 @@ def test_backup_and_restore_between_engines(tmp_path: Path, *, encrypted: bool) 
         eventlog.restore(address, tmp_path / "fourth", cursor="x")
 
 
-def test_a_backup_into_its_place_is_written_anew(place: str, tmp_path: Path) -> None:
-    """A second backup replaces the first whole; one of another store is refused."""
-    with eventlog.open(place) as store:
-        filled(store)
-        store.backup(tmp_path / "copy")
-        store.session("p").user("later")
-        store.backup(tmp_path / "copy")
-        with eventlog.open(tmp_path / "copy") as copy:
-            assert shown(copy) == shown(store)
-    other = running().new_schema()
-    with eventlog.open(other) as store, pytest.raises(CallError, match="another store"):
-        store.backup(tmp_path / "copy")
-
-
 def test_a_restore_that_broke_off_does_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that is being filled does not open, and the same restore writes it anew."""
     with eventlog.open(tmp_path / "store") as store:

@@ -189,21 +189,6 @@ def test_scrub_ends_the_digests_of_views_that_had_it(tmp_path: Path) -> None:
         assert verify(store, deep=True).sound
 
 
-def test_what_an_heir_redacts_of_an_erased_parent_goes(tmp_path: Path) -> None:
-    """A part inherited from an erased session can be redacted and is scrubbed where it lies."""
-    with eventlog.open(tmp_path / "s") as store:
-        session = talk(store)
-        first, second = (store.fork(session, session.version, id=name) for name in ("f", "g"))
-        store.erase("a", forks="keep")
-        for part in parts_with(first, "hunter2"):
-            first.redact(part)
-        for fork in (first, second):
-            assert not any("hunter2" in text for text in shown(fork))
-        store.scrub()
-        assert not files_with(tmp_path / "s", "hunter2")
-        assert verify(store, deep=True).sound
-
-
 def test_a_scrub_that_dies_can_be_done_again(tmp_path: Path) -> None:
     """A scrub killed at any point leaves a whole store with its head; a retry completes it."""
     with eventlog.open(tmp_path / "made") as store:

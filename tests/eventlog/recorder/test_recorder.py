@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier, Event, Thread
+from threading import Event, Thread
 from typing import Any
 from uuid import UUID
 
@@ -214,33 +214,6 @@ def test_two_may_begin_a_stream(other: str, *, wins: bool) -> None:
     else:
         with pytest.raises(IntegrityError):
             process(log).insert_events([event("a", 1)])
-
-
-def test_of_two_inserts_of_one_version_one_is_refused(log: Log) -> None:
-    """Eight threads with an index each race for versions: each is inserted once, atomically."""
-    recorders = [process(log) for _ in range(8)]
-    barrier = Barrier(8)
-
-    def race(recorder: LogProcessRecorder) -> list[int]:
-        won: list[int] = []
-        barrier.wait()
-        for version in range(30):
-            try:
-                recorder.insert_events(
-                    [event(f"own {id(recorder)}", version), event("shared", version)],
-                    tracking=Tracking("up", version + 1),
-                )
-            except IntegrityError:
-                continue
-            won.append(version)
-        return won
-
-    with ThreadPoolExecutor(8) as pool:
-        won = [version for versions in pool.map(race, recorders) for version in versions]
-    assert sorted(won) == sorted(set(won))
-    assert len(process(log).select_events("shared")) == len(won)
-    assert len(process(log).select_notifications(None, 1000)) == 2 * len(won)
-    assert process(log).max_tracking_id("up") == 30
 
 
 def _claim(path: str, start: Any, results: Any) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import eventlog
-from eventlog.errors import NotFoundError
 from eventlog.records.feed import Feed
 from eventlog.store import Store
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
@@ -32,19 +31,6 @@ def part_of(store: Store) -> str:
     return store.search(SECRET).hits[0].part
 
 
-def test_a_redacted_part_is_not_found(engine: Engine) -> None:
-    """Once a redaction is committed, by any handle, no search finds the part, nor in forks."""
-    store, other = engine.open(), engine.open()
-    session = store.create_session()
-    session.user(f"it is {SECRET}")
-    fork = session.fork()
-    assert len(found(store)) == len(found(other)) == 1
-    other.session(fork.id).redact(part_of(store))
-    assert not found(store)
-    assert not found(other)
-    assert not store.search(SECRET, session=fork.id).hits
-
-
 def test_a_redacted_text_that_streams_is_not_found(engine: Engine) -> None:
     """A part that is redacted while it streams is not found, nor is what it streams later."""
     store = engine.open()
@@ -62,29 +48,6 @@ def test_a_redacted_text_that_streams_is_not_found(engine: Engine) -> None:
         assert not found(store)
         reply.finish("stop")
     assert not found(store)
-
-
-def test_an_erased_session_is_not_found_but_what_a_fork_kept_is(engine: Engine) -> None:
-    """Texts of an erased session are found as those of the fork that kept them."""
-    store = engine.open()
-    session = store.create_session(id="parent")
-    session.user(f"first {SECRET}")
-    fork = session.fork(id="fork")
-    session.user(f"second {SECRET}")
-    store.create_session(id="alone").user(SECRET)
-    store.erase("alone")
-    assert len(found(store)) == 2
-    store.erase("parent", forks="keep")
-    assert found(store) == [("fork", "user")]
-    assert "first" in store.search(SECRET).hits[0].snippet
-    fork.fork(id="grandchild")
-    store.erase("fork", forks="keep")
-    assert found(store) == [("grandchild", "user")]
-    store.session("grandchild").redact(part_of(store))
-    assert not found(store)
-    store.erase("grandchild")
-    with pytest.raises(NotFoundError):
-        store.search(SECRET, session="grandchild")
 
 
 def test_a_forgotten_record_is_not_found(engine: Engine) -> None:

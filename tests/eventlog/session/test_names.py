@@ -156,23 +156,6 @@ def test_what_is_no_name(name: Any, error: type[CallError]) -> None:
                 call(name)
 
 
-def test_an_erasure_that_cannot_free_the_name(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session is erased also if the second step fails; the next caller makes up for it."""
-    with engine.open() as store:
-        session = store.open_session(NAME)
-        submit = store.log.submit
-
-        def failing(append: Append) -> Any:
-            if append.payload.startswith(NAMED):
-                raise DamagedError("no")
-            return submit(append)
-
-        monkeypatch.setattr(store.log, "submit", failing)
-        assert store.erase(session.id) == (session.id,)
-        monkeypatch.undo()
-        assert store.open_session(NAME).id != session.id
-
-
 def test_a_list_by_name(engine: Engine) -> None:
     """A list by name has the keys of a format with a beginning, in order, page by page."""
     with engine.open() as store:
@@ -289,16 +272,20 @@ def test_an_encrypted_store_has_no_name_in_clear(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keys", [None, True])
 def test_copies_and_rewritings_keep_names(tmp_path: Path, *, keys: bool | None) -> None:
-    """Backup, restore, repair, vacuum and scrub keep each name as it was at that position."""
+    """Backup, restore, repair, vacuum and scrub keep each name, and note, as it was then."""
     path = tmp_path / "s"
     kept = path.with_name("s.keys") if keys else None
     with open_store(path, keys=keys) as store:
         first = store.open_session(NAME).id
+        store.session(first).set_note("note of one")
         early = store.log.last_positions()
         store.names.free(NAME)
         store.create_session(id="two")
         store.names.give("two", NAME)
-        store.erase(store.open_session(OTHER).id)
+        store.session("two").set_note("note of two")
+        gone = store.open_session(OTHER)
+        gone.set_note("note of an erased one")
+        store.erase(gone.id)
         store.vacuum()
         store.scrub()
         assert store.open_session(NAME).id == "two"
@@ -306,13 +293,15 @@ def test_copies_and_rewritings_keep_names(tmp_path: Path, *, keys: bool | None) 
         store.backup(tmp_path / "backup")
         assert verify(store, deep=True).sound
         cursor = cursor_at(store.log, early)
+    assert not files_with(path, "note of an erased one")
     restore(tmp_path / "backup", tmp_path / "early", cursor=cursor)
     restore(tmp_path / "backup", tmp_path / "late")
     repair(path, tmp_path / "repaired")
-    for name, session in (("early", first), ("late", "two"), ("repaired", "two")):
+    for name, session, note in (("early", first, "one"), ("late", "two", "two"), ("repaired", "two", "two")):
         with open_store(tmp_path / name, keys=kept) as store:
             assert keys_of(store) == ["room 1"]
             assert store.open_session(NAME).id == session
+            assert store.info(session).note == f"note of {note}"
             assert store.open_session(OTHER, title="new").info.title == "new"
             assert verify(store, deep=True).sound
 

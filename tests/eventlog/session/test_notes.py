@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from eventlog import events as ev
 from eventlog.errors import CallError, LimitError
-from eventlog.store import open_store, repair, restore
-from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
-from tests.support.file_search import files_with
 
 engine = places(*ENGINES, ENCRYPTED)
 
@@ -40,27 +35,3 @@ def test_a_note_needs_no_lease_and_is_no_activity(engine: Engine) -> None:
         with second.session("old").lease():
             store.session("old").set_note("busy")
         assert [(info.id, info.note) for info in store.newest_sessions().sessions] == [("new", ""), ("old", "busy")]
-
-
-@pytest.mark.parametrize("keys", [None, True])
-def test_copies_have_notes(tmp_path: Path, *, keys: bool | None) -> None:
-    """Backup, restore and repair keep a note; a vacuum after the erasure removes its bytes."""
-    path = tmp_path / "s"
-    with open_store(path, keys=keys) as store:
-        session = store.create_session(id="s")
-        session.set_note("early note")
-        early = store.cursor()
-        session.set_note("late note")
-        store.backup(tmp_path / "backup")
-    restore(tmp_path / "backup", tmp_path / "early", cursor=early)
-    repair(path, tmp_path / "repaired")
-    kept = path.with_name("s.keys") if keys else None
-    for name, note in (("early", "early note"), ("repaired", "late note")):
-        with open_store(tmp_path / name, keys=kept) as store:
-            assert store.info("s").note == note
-            assert verify(store).sound
-    with open_store(path, keys=keys) as store:
-        store.erase("s")
-        store.scrub()
-    assert not files_with(path, "early note")
-    assert not files_with(path, "late note")

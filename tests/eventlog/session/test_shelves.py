@@ -176,30 +176,6 @@ def test_a_backup_has_the_shelves(tmp_path: Path) -> None:
         assert found.value == "x" * 5_000
 
 
-def test_an_encrypted_copy_of_a_plain_store_has_its_values_and_shelves(tmp_path: Path) -> None:
-    """A backup with keys has all values, and finds shelves by name; dropped ones begin anew."""
-    with eventlog.open(tmp_path / "store") as store:
-        session = store.create_session(id="s")
-        session.values.put("a", b"x" * 5_000)
-        session.fork(id="f").values.put("b", "y" * 5_000)
-        store.shelf("todo").values.put("a", "1")
-        store.shelf("dropped")
-        store.drop_shelf("dropped")
-        assert store.backup(tmp_path / "copy", keys=tmp_path / "keys").sessions == 2
-    with eventlog.open(tmp_path / "copy", keys=tmp_path / "keys") as store:
-        assert {found.key: found.value for found in store.session("f").values.items()} == {
-            "a": b"x" * 5_000,
-            "b": "y" * 5_000,
-        }
-        assert [found.value for found in store.shelf("todo").values.items()] == ["1"]
-        assert list(store.shelves()) == ["todo"]
-        assert store.shelf("dropped").values.revision("a") == 0
-        assert verify(store).sound
-        store.drop_shelf("todo")
-        assert list(store.shelf("todo").values.items()) == []
-        assert "todo" not in store.shelf("todo").id
-
-
 def test_puts_in_a_pipeline_are_one_append(engine: Engine) -> None:
     """Puts and drops that a pipeline of a shelf collects are one append."""
     store = engine.open()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -182,22 +181,3 @@ def test_a_store_that_is_only_read_lists_them_too(tmp_path: Path) -> None:
     with eventlog.open(tmp_path / "store", read_only=True) as store:
         for _ in range(2):
             assert [info.id for info in store.unfinished()] == ["s"]
-
-
-def test_the_index_agrees_with_a_first_call(engine: Engine) -> None:
-    """Over many sessions and random work the list is that of a first call, in two processes."""
-    chosen = random.Random(1)
-    stores = engine.open(), engine.open()
-    names: list[str] = []
-    for number in range(60):
-        store = chosen.choice(stores)
-        if not names or chosen.random() < 0.3:
-            names.append(store.create_session(id=f"s{number}").id)
-        session = store.session(chosen.choice(names))
-        work = chosen.choice([*UNFINISHED, *FINISHED])
-        session.user("hi")
-        work(session)
-        if chosen.random() < 0.5:
-            found = [info.id for info in chosen.choice(stores).unfinished()]
-            assert found == listed(chosen.choice(stores))
-    assert names

@@ -659,22 +659,6 @@ def test_a_tiny_map_with_readers_at_work(tmp_path: Path) -> None:
     log.close()
 
 
-def test_no_transaction_outlives_a_call(tmp_path: Path) -> None:
-    """Open iterators hold no transaction, which would keep LMDB from reusing free pages."""
-    log = open_log(tmp_path / "s")
-    for number in range(5):
-        put(log, session=f"s{number}", bodies=[(bytes([number]) * 32, b"b")])
-    log._partition.fold()
-    held = [log.read("s1"), log.heads(), log.bodies(), log.read("s2", reverse=True)]
-    for iterator in held:
-        next(iterator)
-    assert not log._partition._segments.environment._readers
-    rows = log._partition._segments.environment._env.readers().strip().split("\n")[1:]
-    assert all(row.split()[-1] == "-" for row in rows), "a reader holds a transaction number"
-    assert len(list(held[1])) == 4
-    log.close()
-
-
 HELD = """
 import lmdb, sys, time
 env = lmdb.open(sys.argv[1], lib_version=0, max_dbs=8, map_size=64 << 30, max_readers=254)

@@ -250,22 +250,6 @@ def test_no_room_and_then_a_crash(tmp_path: Path, fault: object) -> None:
     assert payloads(path) == [b"one"]
 
 
-def test_no_room_for_the_next_file(tmp_path: Path) -> None:
-    """A batch fails where no further file can be made, and succeeds once there is space."""
-    io = FaultyIO()
-    path = tmp_path / "s"
-    log = open_log(path, io=io, journal_bytes=4 << 10)
-    put(log, bytes(1000))
-    log._partition.tail._spare_at = log._partition.journal.middle  # the fold worker keeps out
-    io.faults = [("open", errno.ENOSPC)]
-    with pytest.raises(BusyError):
-        put(log, bytes(3000))
-    assert put(log, bytes(3000)).position == 2
-    assert put(log, b"three").position == 3
-    abandon(log)
-    assert [len(payload) for payload in payloads(path)] == [1000, 3000, 5]
-
-
 SWITCH = [
     [("open", errno.EMFILE)],
     [("open", errno.ENFILE)],

@@ -256,22 +256,3 @@ def test_a_log_is_shared_with_a_handle_that_has_no_lists(tmp_path: Path) -> None
     assert newest(second) == ["s"]
     second.close()
     first.close()
-
-
-def test_the_index_is_hidden_among_derived_values(tmp_path: Path) -> None:
-    """Neither names nor values of the index are given out, for any prefix."""
-    path = tmp_path / "s"
-    filled(path)
-    log = opened(path)
-    log.put_derived([(b"a", b"1"), (b"list", b"2"), (b"z", b"3")])
-    log._partition.fold()
-    newest(log)
-    keys = sorted(rows(log))
-    assert len(keys) == 10
-    assert log.derived_keys(b"") == [b"a", b"list", b"z"]
-    assert log.scan_derived(b"") == [(b"a", b"1"), (b"list", b"2"), (b"z", b"3")]
-    assert not log.derived_keys(RESERVED)
-    assert not log.scan_derived(RESERVED)
-    assert not log.derived_keys(keys[3])
-    assert [log.get_derived(key) for key in keys] == [None] * 10
-    log.close()

@@ -9,13 +9,13 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.codec.bodies import INLINE
-from eventlog.errors import BusyError, ConflictError, LimitError
+from eventlog.errors import BusyError, ConflictError
 from eventlog.session.session import Session
 from eventlog.state.decide import decide
 from eventlog.state.state import State
 from eventlog.store import Store
 from eventlog.values import File
-from tests.support.faulty_log import FaultyLog
+from tests.support.faulty_log import FaultyLog, bound_runs
 from tests.support.sample_sessions import said
 
 
@@ -237,29 +237,12 @@ def test_a_request_in_flight_is_not_made_twice(log: FaultyLog, session: Session)
     assert session.version == 2
 
 
-def test_too_much_for_one_append_is_refused_and_nothing_hangs(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An append over the limit is refused; what was accepted before it is not."""
-    monkeypatch.setattr("eventlog.append.pending.MAX_APPEND_BYTES", 3000)
-    with session.assistant() as reply:
-        text = reply.stream_text(id="p")
-        text.append("a")
-        with pytest.raises(LimitError):
-            session.append([(1, ev.Custom("n", "x" * 4000))])
-        text.append("b")
-        reply.finish()
-    assert said(session) == {"p": "ab"}
-
-
 @pytest.mark.promise(1)
 def test_pieces_that_could_not_be_handed_over_are_not_lost(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 1: all deltas of a run come in order when one of its appends was refused first."""
-    monkeypatch.setattr("eventlog.append.decider.MAX_RUN", 10)
-    monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 10)
-    monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 10)
+    bound_runs(monkeypatch, 10)
     session.user("go")
     with session.assistant(model="m") as reply:
         text = reply.stream_text()

@@ -107,10 +107,7 @@ def test_a_repair_needs_no_key(folded: bool, tmp_path: Path) -> None:
 
 
 def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path: Path) -> None:
-    """A repair restores a foreign stream's head from its first append.
-
-    The repaired head has the catalog entry that was encrypted with that append.
-    """
+    """A repair restores a foreign stream's head from its first append."""
     service = Service()
     log = open_log.open_log(tmp_path / "s", keys=service)
     payloads = [FOREIGN + SECRET.encode(), FOREIGN + b"two"]
@@ -187,10 +184,7 @@ def test_scrub_takes_a_redacted_part_out_of_what_the_key_opens(tmp_path: Path) -
 
 
 def test_a_second_scrub_changes_nothing(tmp_path: Path) -> None:
-    """A second scrub does not encrypt blanked content anew.
-
-    No byte of the store's payloads changes, and the ledger records nothing again.
-    """
+    """A second scrub does not encrypt blanked content anew."""
     with eventlog.open(tmp_path / "s", keys=True) as store:
         session = store.create_session(id="p")
         session.user(SECRET, id="m")

@@ -32,6 +32,7 @@ from eventlog.log.memory import MemoryLog
 from eventlog.log.postgres.engine import PostgresLog
 from tests.support.decisions import MARKED, at_decision
 from tests.support.postgres_server import give_back, new_place, running
+from tests.support.sample_sessions import run_together
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Log, Ticket
@@ -334,11 +335,7 @@ def test_exactly_one_of_many_threads_wins_a_version(log: Log) -> None:
             while (head := log.head("s")) and head.version <= expected:
                 time.sleep(0.001)
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    run_together(6, write)
     assert sorted(outcomes) == sorted(f"won {expected}" for expected in range(1, 11))
     assert versions(log.read("s")) == [(number, number) for number in range(1, 12)]
 
@@ -764,11 +761,7 @@ def test_a_ticket_knows_when_it_is_done(log: Log) -> None:
     """Several threads may wait for one ticket repeatedly; it says when its outcome is known."""
     ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, creates_at=0))
     results: list[Committed] = []
-    threads = [threading.Thread(target=lambda: results.append(ticket.wait(30))) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    run_together(5, lambda _: results.append(ticket.wait(30)))
     assert ticket.done()
     assert results == [Committed("s", 1, 1, 1)] * 5
 
@@ -853,11 +846,7 @@ def test_threads_waiting_for_durability(log: Log) -> None:
             if committed.last != number:
                 wrong.append(committed)
 
-    threads = [threading.Thread(target=work, args=(f"s{number}",)) for number in range(64)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    run_together(64, lambda number: work(f"s{number}"))
     assert not wrong
     assert written(log) == 64 * 11
     assert log.check() == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,9 @@ from eventlog.codec.redaction import is_freed
 from eventlog.errors import DamagedError
 from eventlog.history.cursor import cursor_at
 from eventlog.history.streams import stream_spans
-from eventlog.log.embedded.engine import open_log
-from eventlog.session.session import Session
 from eventlog.store import Store
 from projections.verify.scrubbed import unexplained
 from projections.verify.verify import verify
-from tests.support.dying_io import DyingIO, survives
 from tests.support.engines import Engine
 from tests.support.export_sessions import canonical, jsonl, read
 from tests.support.file_search import files_with
@@ -180,47 +176,3 @@ def test_freed_values_are_exported_and_imported(tmp_path: Path) -> None:
     assert read(copy, lines).skipped == []
     assert canonical(copy.session("a")) == events
     place.close()
-
-
-def plans(path: Path) -> None:
-    """A store with values to be freed, and one that a fork has."""
-    with eventlog.open(path) as store:
-        session = store.create_session(id="a")
-        session.values.put("plan", f"{OLD} " * LARGE)
-        session.values.put("kept", OLDER)
-        session.fork(id="f").values.put("plan", NEW)
-        session.values.put("plan", NEW)
-        session.values.put("kept", NEW)
-
-
-def contents(session: Session) -> dict[str, str | bytes]:
-    """The values of a session."""
-    return {found.key: found.value for found in session.values.items()}
-
-
-@pytest.mark.promise(1)
-def test_a_killed_scrub_loses_no_value(tmp_path: Path) -> None:
-    """A scrub that is killed at any of its steps leaves all newest values; the next one frees."""
-    template = tmp_path / "t"
-    plans(template)
-    at = 1
-    survived = False
-    while not survived:
-        path = tmp_path / f"{at}"
-        shutil.copytree(template, path)
-
-        def work(io: DyingIO, path: Path = path) -> None:
-            with Store(open_log(path, io=io)) as store:
-                store.scrub()
-
-        survived = survives(at, work)
-        with eventlog.open(path) as store:
-            assert contents(store.session("a")) == {"plan": NEW, "kept": NEW}
-            assert contents(store.session("f")) == {"plan": NEW, "kept": OLDER}
-            assert verify(store).sound
-            store.scrub()
-            assert contents(store.session("f")) == {"plan": NEW, "kept": OLDER}
-        assert not files_with(path, OLD)
-        shutil.rmtree(path)
-        at += 1
-    assert at > 10

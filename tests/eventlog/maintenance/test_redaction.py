@@ -28,6 +28,7 @@ from tests.support.file_search import files_with, holds
 from tests.support.head_comparison import conversations
 
 SECRET = "hunter2 is the pass phrase"
+OLD, NEW = "the old plan of attack ", "the new plan of peace"
 LONG = f"{SECRET}\n" + "".join(f"line {number} of the listing\n" for number in range(200))
 
 
@@ -195,6 +196,9 @@ def test_a_scrub_that_dies_can_be_done_again(tmp_path: Path) -> None:
         session = talk(store)
         for part in parts_with(session, "hunter2"):
             session.redact(part, search=False)
+        session.values.put("plan", OLD * 200)
+        session.fork(id="f").values.put("plan", NEW)
+        session.values.put("plan", NEW)
         head = store.head()
 
     def work(io: DyingIO) -> None:
@@ -211,7 +215,9 @@ def test_a_scrub_that_dies_can_be_done_again(tmp_path: Path) -> None:
             assert not store.log.check()
             if not finished:
                 store.scrub()
+            assert [found.value for name in "af" for found in store.session(name).values.items()] == [NEW, NEW]
         assert not files_with(tmp_path / "s", "hunter2")
+        assert not files_with(tmp_path / "s", OLD)
         shutil.rmtree(tmp_path / "s")
         at += 5
 

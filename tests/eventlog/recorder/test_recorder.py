@@ -47,6 +47,7 @@ from eventlog.recorder import (
 )
 from eventlog.recorder.batch import pack, unpack
 from eventlog.recorder.conversations import ConversationEvent, ConversationMapper, ConversationRecorder
+from tests.support.sample_sessions import run_together
 
 NAME = "eventsourcing:events:app"
 
@@ -517,11 +518,7 @@ def test_threads_insert_in_one_row(log: Log) -> None:
             except IntegrityError:
                 recorder.insert_events([event(f"own {number}", version)])
 
-    threads = [Thread(target=insert, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(6, insert)
     assert len(outcomes) == 40
     assert [found.originator_version for found in recorder.select_events("shared")] == list(range(1, 41))
     for number in range(6):

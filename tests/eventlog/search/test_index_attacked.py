@@ -14,8 +14,6 @@ from threading import Thread
 import pytest
 
 import eventlog
-from eventlog import Text
-from eventlog import events as ev
 from eventlog.errors import StorageError
 from eventlog.search.follow import Follower
 from eventlog.store import Store
@@ -193,30 +191,6 @@ def test_what_passes_makes_no_index_in_memory(tmp_path: Path, monkeypatch: pytes
                 store.search("common")
         assert found(store, "common") == 3
         assert index_of(tmp_path / "s").exists()
-
-
-def test_a_text_said_after_many_at_once_costs_no_more(tmp_path: Path) -> None:
-    """Behind eight times as many texts of one moment, a text is taken in at the same cost."""
-    costs: list[int] = []
-    now = [1_700_000_000_000]
-    for texts in (1_000, 8_000):
-        with eventlog.open(tmp_path / str(texts), clock=lambda: now[0]) as store:
-            session = store.create_session()
-            events = [
-                (ev.UserMessageAdded(f"m{n}"), ev.PartStarted(f"m{n}", f"p{n}", Text("many"))) for n in range(texts)
-            ]
-            for begin in range(0, texts, 500):
-                session.append([(now[0], event) for pair in events[begin : begin + 500] for event in pair])
-            store.search("many", wait=None)
-            now[0] += 30_000
-            session.user("later")
-            assert store._searcher is not None
-            assert store._searcher._opened is not None
-            statements: list[str] = []
-            store._searcher._opened[0].writer.set_trace_callback(statements.append)
-            assert found(store, "later") == 1
-            costs.append(len(statements))
-    assert costs[1] <= costs[0] * 1.5, costs
 
 
 @pytest.mark.parametrize("wait", [10**400, -(10**400), float("inf"), -float("inf")])

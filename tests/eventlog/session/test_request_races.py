@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import Barrier, Thread
 
 import pytest
@@ -23,15 +22,6 @@ RACES = 5_000 if SLOW else 150
 PATIENCE = 60.0
 
 Ask = Callable[[Session, str], object]
-
-
-@pytest.fixture
-def impatient() -> Iterator[None]:
-    """Switch threads far more often than by default."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(2e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def by_user(session: Session, request: str) -> object:

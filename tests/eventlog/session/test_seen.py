@@ -187,10 +187,7 @@ def test_each_task_of_a_lease_has_seen_what_its_own_turn_has(engine: Engine) -> 
 
 @pytest.mark.parametrize("hands_over", ["before", "beside", "not"])
 def test_outside_a_turn_the_turns_of_other_tasks_say_nothing(engine: Engine, hands_over: str) -> None:
-    """A reply outside a turn has seen what is there, also beside the turns of other tasks.
-
-    A task that was handed the lease of several turns may answer for each.
-    """
+    """A reply outside a turn has seen what is there, also beside the turns of other tasks."""
     session = engine.open().create_session(id="s")
     with session.lease() as lease:
         one, other, outside = copy_context(), copy_context(), copy_context()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Barrier, Thread
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from projections.verify.verify import verify
 from tests.support.encrypted_store import Service
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.file_search import files_with
+from tests.support.sample_sessions import run_together
 
 engine = places(*ENGINES, ENCRYPTED)
 
@@ -23,17 +23,11 @@ engine = places(*ENGINES, ENCRYPTED)
 def test_threads_that_ask_at_once_get_one_shelf(engine: Engine) -> None:
     """Of all callers that ask for a name at once one begins the shelf; each puts into it."""
     stores = [engine.open() for _ in range(2)]
-    barrier = Barrier(8)
 
     def work(number: int) -> None:
-        barrier.wait()
         stores[number % 2].shelf("one").values.put(f"{number}", "v")
 
-    threads = [Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(8, work)
     assert len(list(stores[0].shelf("one").values.items())) == 8
     assert list(stores[0].shelves()) == ["one"]
 

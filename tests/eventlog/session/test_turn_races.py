@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -51,15 +51,6 @@ with eventlog.open(sys.argv[1], lease_ttl=600_000) as store:
                     reply.finish()
         print(turn.state, flush=True)
 """
-
-
-@pytest.fixture
-def impatient() -> Iterator[None]:
-    """Switch threads far more often than by default."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(2e-5)
-    yield
-    sys.setswitchinterval(before)
 
 
 def answer(session: Session, request: str) -> bool:

@@ -42,11 +42,7 @@ def output(process: subprocess.Popen[bytes]) -> list[str]:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize(("mode", "first", "step"), [("before", 1, 3), ("half", 2, 3), ("power", 1, 1)])
 def test_killed_at_every_fault_point(tmp_path: Path, mode: str, first: int, step: int) -> None:
-    """Killed at any call of the journal's I/O, the log keeps all that was acknowledged.
-
-    The recovered log is a prefix of what was submitted, checks as whole, and a retry with the same
-    request ids completes it without a duplicate (promises 1, 3 and 5).
-    """
+    """Killed at any call of the journal's I/O, the log keeps all that was acknowledged."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.support.log_crasher", str(tmp_path), mode, str(first), str(step)],
         cwd=ROOT,

@@ -18,6 +18,7 @@ from eventlog.log.postgres.engine import PostgresLog, open_log
 from tests.faults.tally import SLOW, tally
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.postgres_server import Server, running
+from tests.support.sample_sessions import run_together
 
 CLIENTS = 50
 MESSAGES = 14
@@ -290,11 +291,7 @@ def test_of_two_handles_one_wins_each_version(place: str) -> None:
             except ConflictError:
                 won[number].append(False)
 
-    threads = [Thread(target=race, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    run_together(2, race)
     assert [sum(pair) for pair in zip(*won, strict=True)] == [1] * count
     assert logs[0].check() == []
     tally("versions that two handles on a server wanted at once", count)

@@ -492,10 +492,7 @@ def filled(path: Path, io: JournalIO) -> EmbeddedLog:
 
 
 def test_a_store_that_is_closed_needs_no_room_for_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store closed fully folded leaves a journal of one header, which grows again on use.
-
-    It opens without a check of its structure, like every store that was closed in order.
-    """
+    """A store closed fully folded leaves a journal of one header, which grows again on use."""
     path = tmp_path / "s"
     filled(path, JournalIO()).close()
     (left,) = (path / "journal").iterdir()

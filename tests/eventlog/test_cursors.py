@@ -6,7 +6,6 @@ import base64
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from threading import Event
 from typing import Any
 
 import msgspec
@@ -19,7 +18,6 @@ from eventlog.log.contract import Commit
 from eventlog.log.memory import MemoryLog
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
-from eventlog.subscription import Subscription
 from tests.support.engines import Engine
 from tests.support.python_process import printed
 
@@ -296,19 +294,3 @@ def test_a_session_goes_on_at_any_cursor(engine: Engine, seed: int) -> None:
         for name in ("s0", "s1", "s2"):
             behind = [each for each in told(store, recorded.cursor) if each.session == name]
             assert told(store, recorded.cursor, session=name) == behind
-
-
-def test_an_idle_subscription_of_a_session_is_not_woken_to_find_nothing(store: Store) -> None:
-    """Events of other sessions neither come nor let a subscription of one session spin."""
-    fill(store, 2)
-    following = Subscription(store.log, None, session="s0", kinds=None)
-    assert len(list(following.look())) == 9
-    rung = Event()
-    watch = following.watch(store.host.follower, rung.set)
-    store.session("s1").user("of another one")
-    assert not rung.wait(0.1)
-    assert list(following.look()) == []
-    store.session("s0").user("mine")
-    assert rung.wait(30)
-    assert watch.stirred
-    assert len(list(following.look())) == 2

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from types import FrameType
 
 import pytest
@@ -18,6 +17,7 @@ from eventlog.errors import EventlogError, KeyProviderError
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.faulty_log import FaultyLog
+from tests.support.sample_sessions import begin
 
 
 @pytest.mark.promise(1)
@@ -76,7 +76,6 @@ def test_a_committed_command_is_reported_as_committed(log: FaultyLog, monkeypatc
     session = mine.create_session(id="s")
     session.user("first")
     beside = other.session("s")
-    failures: list[EventlogError] = []
     read = log.read
     broken = [True]
 
@@ -85,17 +84,10 @@ def test_a_committed_command_is_reported_as_committed(log: FaultyLog, monkeypatc
             raise KeyProviderError("the key provider is away")
         return read(name, after, upto, reverse=reverse)
 
-    def add() -> None:
-        try:
-            session.user("hello", request_id="r")
-        except EventlogError as error:
-            failures.append(error)
-
     with session.assistant() as reply:
         session.flush()
         log.held = []
-        thread = Thread(target=add)
-        thread.start()
+        adding = begin(lambda: session.user("hello", request_id="r"))
         while not log.held:
             pass
         reply.step()
@@ -104,8 +96,7 @@ def test_a_committed_command_is_reported_as_committed(log: FaultyLog, monkeypatc
         log.held = held
         monkeypatch.setattr(log, "read", once)
         log.let_go()
-        thread.join()
+        adding.result(60)
         monkeypatch.undo()
         reply.finish()
-    assert failures == []
     assert sum(isinstance(recorded.event, ev.UserMessageAdded) for recorded in session.events()) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Thread
+from concurrent.futures import wait
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from eventlog.state.state import State
 from eventlog.store import Store
 from eventlog.values import File
 from tests.support.faulty_log import FaultyLog, bound_runs
-from tests.support.sample_sessions import said
+from tests.support.sample_sessions import begin, said
 
 
 def other(log: FaultyLog) -> Session:
@@ -220,20 +220,10 @@ def test_an_expected_version_is_checked_inside_the_commit(log: FaultyLog, sessio
 def test_a_request_in_flight_is_not_made_twice(log: FaultyLog, session: Session) -> None:
     """Promise 5: a request repeated before its outcome is known is the same append."""
     log.held = []
-    first: list[int] = []
-
-    def rename() -> None:
-        first.append(session.append([(1, ev.SessionRenamed("a"))], request_id="r").first)
-
-    threads = [Thread(target=rename) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-        thread.join(0.05)
-    assert first == []
+    renames = [begin(lambda: session.append([(1, ev.SessionRenamed("a"))], request_id="r")) for _ in range(2)]
+    assert wait(renames, 0.1).done == set()
     log.let_go()
-    for thread in threads:
-        thread.join()
-    assert first == [2, 2]
+    assert [rename.result(60).first for rename in renames] == [2, 2]
     assert session.version == 2
 
 

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -47,7 +49,7 @@ from eventlog.recorder import (
 )
 from eventlog.recorder.batch import pack, unpack
 from eventlog.recorder.conversations import ConversationEvent, ConversationMapper, ConversationRecorder
-from tests.support.sample_sessions import run_together
+from tests.support.sample_sessions import begin, run_together
 
 NAME = "eventsourcing:events:app"
 
@@ -251,31 +253,19 @@ def test_processes_share_a_stream(tmp_path: Path) -> None:
 def test_a_subscription_has_no_gap(log: Log) -> None:
     """Followers of four writers, some filtered, get every notification once, in order, live."""
     recorder = process(log)
-    wanted: list[Notification] = []
-    everything: list[Notification] = []
 
-    def follow(into: list[Notification], topics: Sequence[str], last: int) -> None:
+    def follow(topics: Sequence[str], last: int) -> list[Notification]:
         with process(log).subscribe(gt=0, topics=topics) as subscription:
-            for notification in subscription:
-                into.append(notification)
-                if len(into) == last:
-                    return
+            return list(islice(subscription, last))
 
-    followers = [
-        Thread(target=follow, args=(everything, (), 400)),
-        Thread(target=follow, args=(wanted, ["even"], 200)),
-    ]
-    for follower in followers:
-        follower.start()
+    followers = [begin(partial(follow, (), 400)), begin(partial(follow, ["even"], 200))]
 
     def write(writer: int) -> None:
         for version in range(50):
             recorder.insert_events([event(f"{writer}", 2 * version + odd, b"", ["even", "odd"][odd]) for odd in (0, 1)])
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(write, range(4)))
-    for follower in followers:
-        follower.join(30)
+    run_together(4, write)
+    everything, wanted = [follower.result(30) for follower in followers]
     assert [one.id for one in everything] == list(range(1, 401))
     assert [one.id for one in wanted] == [one.id for one in everything if one.topic == "even"]
 
@@ -283,13 +273,9 @@ def test_a_subscription_has_no_gap(log: Log) -> None:
 def test_a_subscription_that_waits_can_be_stopped(log: Log) -> None:
     """`stop()` from another thread ends a waiting subscription."""
     subscription = process(log).subscribe()
-    got: list[Notification] = []
-    waiting = Thread(target=lambda: got.extend(subscription))
-    waiting.start()
+    waiting = begin(lambda: list(subscription))
     subscription.stop()
-    waiting.join(60)
-    assert not waiting.is_alive()
-    assert got == []
+    assert waiting.result(60) == []
 
 
 def test_a_wait_is_woken(log: Log) -> None:

@@ -6,10 +6,8 @@ import errno
 import os
 import random
 import sqlite3
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -19,6 +17,7 @@ from eventlog.search.follow import Follower
 from eventlog.store import Store
 from tests.faults.tally import SLOW
 from tests.support.interrupter import breaks_off
+from tests.support.sample_sessions import apart
 
 STEP = 1 if SLOW else 7
 """Every place of an interrupt is tried, or one of so many."""
@@ -30,16 +29,6 @@ def found(store: Store, words: str, wait: float | None = None) -> int:
     page = store.search(words, limit=1_000, wait=wait)
     assert page.next is None
     return len(page.hits)
-
-
-def in_thread(do: Callable[[], int]) -> int:
-    """Return what a function gives in another thread, within 30 seconds."""
-    results: list[int] = []
-    thread = Thread(target=lambda: results.append(do()), daemon=True)
-    thread.start()
-    thread.join(30)
-    assert results, "the other thread waits for ever, or failed"
-    return results[0]
 
 
 def index_of(path: Path) -> Path:
@@ -72,7 +61,7 @@ def test_an_interrupted_search_leaves_no_lock_and_no_transaction(tmp_path: Path)
                 other = sqlite3.connect(file, timeout=0.0, isolation_level=None)
                 other.execute("BEGIN IMMEDIATE")
                 other.close()
-            assert in_thread(partial(found, store, word)) == 1, at
+            assert apart(partial(found, store, word), 30) == 1, at
             assert found(store, word) == 1, at
             if said % 8 == 0:
                 store.vacuum()  # the next search opens the index anew
@@ -98,7 +87,7 @@ def test_a_search_whose_index_another_thread_closes_goes_on(
                     index_of(path).unlink()
                 else:
                     store.vacuum()
-                assert in_thread(lambda: found(store, "common")) == 20
+                assert apart(lambda: found(store, "common"), 30) == 20
 
         monkeypatch.setattr(Follower, "catch_up", losing)
         assert found(store, "common") == 20

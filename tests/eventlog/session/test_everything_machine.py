@@ -328,7 +328,11 @@ class Everything(RuleBasedStateMachine):
         if self.is_busy(name, store):
             return
         path = model.records()
-        newest = path[-1] if path else 0
+        newest, version = path[-1] if path else 0, session.version
+        for wrong in {0, newest + 1} - {newest}:
+            with pytest.raises(ConflictError):
+                feed.add([{"kind": "user", "text": "no"}], expected=wrong)
+        assert session.version == version
         after = None if where is None else [0, *model.told][where % (len(model.told) + 1)]
         if after is not None and after != newest:
             items = model.after[after] if after else model.before[path[0]]
@@ -360,17 +364,6 @@ class Everything(RuleBasedStateMachine):
         assert numbers[:keep] == path[:keep]
         self.told(model, numbers[keep:], made)
         self.keep(name)
-
-    @rule(pick=PICKS, store=STORES)
-    def expect_another(self, pick: int, store: int) -> None:
-        """A caller who does not know the newest record is refused, and nothing is written."""
-        name, model, session, feed = self.pick(pick, store)
-        if not self.is_busy(name, store):
-            version, newest = session.version, (model.records() or [0])[-1]
-            for wrong in {0, newest + 1} - {newest}:
-                with pytest.raises(ConflictError):
-                    feed.add([{"kind": "user", "text": "no"}], expected=wrong)
-            assert session.version == version
 
     @rule(pick=PICKS, store=STORES, where=PICKS, several=st.integers(1, 3))
     def forget(self, pick: int, store: int, where: int, several: int) -> None:

@@ -31,8 +31,8 @@ from eventlog.store import Store, open_store, repair, restore
 from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.file_search import files_with
+from tests.support.python_process import ROOT, Program, raced
 
-ROOT = Path(__file__).resolve().parents[3]
 NAME = ("chat", "room 1")
 OTHER = ("chat", "room 2")
 LONG = "a key of many words " * 40
@@ -332,19 +332,8 @@ def test_eight_processes_open_the_same_names(tmp_path: Path, *, keys: bool | Non
     names = 12
     with eventlog.open(tmp_path / "s", keys=keys):
         pass
-    command = [sys.executable, "-c", RACER, str(tmp_path / "s"), str(keys), str(names)]
-    racers = [
-        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(8)
-    ]
-    for racer in racers:
-        assert racer.stdout is not None
-        assert racer.stdout.readline() == "ready\n"
-    for racer in racers:
-        assert racer.stdin is not None
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    found = [racer.communicate(timeout=120)[0].split() for racer in racers]
-    assert all(racer.returncode == 0 for racer in racers)
+    racers = [Program("-c", RACER, tmp_path / "s", keys, names) for _ in range(8)]
+    found = [told.split() for told in raced(racers)]
     assert len(found[0]) == names
     assert all(ids == found[0] for ids in found)
     with eventlog.open(tmp_path / "s", keys=keys) as store:

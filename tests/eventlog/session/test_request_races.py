@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from threading import Barrier, Thread
+from threading import Barrier
 
 import pytest
 
@@ -16,6 +16,7 @@ from eventlog.log.contract import Committed, LeaseState
 from eventlog.session.session import Session
 from tests.faults.tally import SLOW, tally
 from tests.support.engines import Engine
+from tests.support.sample_sessions import run_together
 
 RACES = 5_000 if SLOW else 150
 """Request ids that two handles send at once."""
@@ -125,21 +126,17 @@ def test_two_handles_that_race_with_one_request_id_have_one_result(engine: Engin
     together = Barrier(2)
     found: list[list[object]] = [[], []]
 
-    def send(mine: list[object], session: Session) -> None:
+    def send(worker: int) -> None:
         for number in range(RACES):
             together.wait(PATIENCE)
             try:
-                mine.append(asks[number % len(asks)](session, f"r{number}"))
+                found[worker].append(asks[number % len(asks)](sessions[worker], f"r{number}"))
             except Exception as error:  # noqa: BLE001 - compared below
-                mine.append(error)
+                found[worker].append(error)
 
     if leased:
         sessions[0].executor.acquire()
-    threads = [Thread(target=send, args=pair) for pair in zip(found, sessions, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(2, send)
     assert found[0] == found[1]
     assert len(found[0]) == len(messages(sessions[1])) == RACES
     tally(f"request ids sent by two handles at once ({engine.name})", RACES)

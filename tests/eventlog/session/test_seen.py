@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
 from contextvars import copy_context
 from pathlib import Path
-from threading import Thread
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import pytest
 
@@ -23,22 +21,12 @@ from projections import ModelView, Transcript
 from projections.view.options import RenderOptions
 from tests.support.engines import Engine
 from tests.support.export_sessions import jsonl, read
-
-T = TypeVar("T")
-
-
-def by_another(work: Callable[[], T]) -> T:
-    """Do something as another task: a thread of its own, which shares no lease."""
-    done: list[T] = []
-    thread = Thread(target=lambda: done.append(work()))
-    thread.start()
-    thread.join()
-    return done[0]
+from tests.support.sample_sessions import apart
 
 
 def say(session: Session, text: str, **more: Any) -> str:
     """Let another task add a user message; return its id."""
-    return by_another(lambda: session.user(text, **more))
+    return apart(lambda: session.user(text, **more))
 
 
 def answer(session: Session, text: str = "hello", reason: str = "stop", **more: Any) -> str:
@@ -219,7 +207,7 @@ def test_a_thread_that_is_handed_the_lease_has_seen_what_the_turn_has(engine: En
             with lease:
                 return answer(session)
 
-        by_another(reply)
+        apart(reply)
     assert (turn.state, *state_of(session, late)) == ("done", "pending")
 
 

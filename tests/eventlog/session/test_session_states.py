@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from eventlog import events as ev
 from eventlog.encryption.log import EncryptedLog
-from eventlog.log.contract import Log
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
 from eventlog.values import Origin
@@ -129,20 +127,3 @@ def test_without_a_key_a_state_is_unknown(tmp_path: Path) -> None:
                 "s": (True, "running"),
                 "t": (False, "unfinished"),
             }
-
-
-def test_only_what_was_written_to_is_read_again(engine: Engine, events_read: Callable[[Log], list[int]]) -> None:
-    """A page reads the sessions that changed since a page or `unfinished` looked."""
-    with engine.open() as store:
-        for number in range(6):
-            session = store.create_session(id=f"s{number}")
-            session.user("hi")
-            if number % 2:
-                answer(session)
-    with engine.open() as store:
-        read = events_read(store.log)
-        assert len(store.unfinished()) == 3
-        assert 0 < sum(read) <= 15  # a list entry spares reading a session that is answered
-        read.clear()
-        assert len(store.newest_sessions().sessions) == 6
-        assert read == []

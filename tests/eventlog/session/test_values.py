@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +26,8 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.export_sessions import canonical, jsonl, read
+from tests.support.python_process import Program
 
-ROOT = Path(__file__).resolve().parents[3]
 LONG = "many words, " * 200
 
 
@@ -252,19 +250,15 @@ def test_an_index_that_another_process_stores_late_hides_no_value(tmp_path: Path
     path = tmp_path / "store"
     with eventlog.open(path) as store:
         store.create_session(id="s")
-    other = subprocess.Popen(
-        [sys.executable, "-c", STALE, str(path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert other.stdin is not None
-    assert other.stdout is not None
-    assert other.stdout.readline() == "ready\n"
+    other = Program("-c", STALE, path)
+    assert other.hear() == "ready"
     with eventlog.open(path) as store:
         for number in range(40):
             store.session("s").values.put(f"{number}", "newest")
     with eventlog.open(path) as store:  # has stored its rows, and adds to them
         values = store.session("s").values
         values.put("more", "newest")
-        other.communicate("\n", timeout=60)  # stores its rows now
+        other.end()  # stores its rows now
         assert {found.value for found in values.items()} == {"newest"}
         assert len(list(values.items())) == 41
         found = values.get("3")

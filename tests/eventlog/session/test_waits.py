@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from inspect import signature
-from threading import Event, Thread, Timer
+from threading import Event, Timer
 
 import pytest
 
@@ -20,6 +20,7 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Media
 from tests.support.engines import Engine
+from tests.support.sample_sessions import begin
 
 TODOS = [(1, ev.TodosSet(()))]
 
@@ -122,8 +123,7 @@ def test_a_command_waits_for_the_lease_of_another(engine: Engine, command: Comma
             held.set()
             let_go.wait(60.0)
 
-    thread = Thread(target=hold)
-    thread.start()
+    holding = begin(hold)
     assert held.wait(60.0)
     version = session.version
     for wait in (0.0, 0.05):
@@ -135,7 +135,7 @@ def test_a_command_waits_for_the_lease_of_another(engine: Engine, command: Comma
     releasing = Timer(0.02, let_go.set)
     releasing.start()
     command(store, session, 60.0)
-    thread.join()
+    holding.result(60.0)
     releasing.join()
     assert let_go.is_set()
     head = store.log.head("s")

@@ -6,7 +6,6 @@ import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import pytest
@@ -27,7 +26,7 @@ from eventlog.state.stored import canonical
 from eventlog.state.stored_facts import FACTS
 from eventlog.values import Text, Tool
 from tests.support.history_strategies import histories
-from tests.support.sample_sessions import derived_reads
+from tests.support.sample_sessions import begin, derived_reads
 from tests.support.stored_rows import DictRows
 
 
@@ -247,16 +246,14 @@ def test_readers_need_no_lock() -> None:
                 state = session.reader.state()
                 missing.extend(name for name in known if state.messages.get(name) is None)
 
-        threads = [Thread(target=read) for _ in range(2)]
-        for thread in threads:
-            thread.start()
+        readers = [begin(read) for _ in range(2)]
         try:
             for number in range(400):
                 session.user(f"{number}")
         finally:
             done = True
-            for thread in threads:
-                thread.join()
+        for reader in readers:
+            reader.result(60)
     assert not missing
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 
 import pytest
 
@@ -15,7 +16,7 @@ from eventlog.session.session import Session
 from eventlog.session.text_stream import LONG_DELTA, TextStream
 from eventlog.store import Store
 from tests.support.faulty_log import FaultyLog, together
-from tests.support.sample_sessions import said
+from tests.support.sample_sessions import begin, said
 
 PATIENCE = 30.0
 
@@ -174,23 +175,18 @@ def test_whoever_closes_it_as_well_waits_for_the_end(
         return submit(append)
 
     monkeypatch.setattr(log, "submit", last_flush)
-    found: list[dict[str, str]] = []
 
-    def close() -> None:
+    def close() -> dict[str, str]:
         store.close()
-        found.append(said(stored(log)))
+        return said(stored(log))
 
-    first = threading.Thread(target=store.close)
-    first.start()
+    first = begin(store.close)
     assert flushing.wait(PATIENCE)
-    second = threading.Thread(target=close)
-    second.start()
-    second.join(0.05)
-    assert not found
+    second = begin(close)
+    assert not wait([second], 0.05).done
     go_on.set()
-    first.join(PATIENCE)
-    second.join(PATIENCE)
-    assert found == [{"p": "kept "}]
+    first.result(PATIENCE)
+    assert second.result(PATIENCE) == {"p": "kept "}
     assert store.closed
 
 

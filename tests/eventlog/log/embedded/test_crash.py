@@ -12,8 +12,7 @@ import pytest
 
 from eventlog.log.embedded.engine import open_log
 from tests.support.log_worker import SMALL
-
-ROOT = Path(__file__).resolve().parents[4]
+from tests.support.python_process import ROOT
 
 
 def start(path: Path, name: str) -> subprocess.Popen[bytes]:

@@ -45,8 +45,9 @@ from tests.support.decisions import MARKED, at_decision
 from tests.support.embedded_log import abandon, put
 from tests.support.faulty_io import FaultyIO
 from tests.support.log_golden import CARD, GOLDEN, SLOW, STREAMED, TEXT, write
+from tests.support.python_process import ROOT
+from tests.support.sample_sessions import begin
 
-ROOT = Path(__file__).resolve().parents[4]
 HASH = bytes(range(32))
 EIO = OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -563,14 +564,12 @@ def test_folding_in_the_background(tmp_path: Path) -> None:
             if order != list(range(order[0], order[-1] + 1)):
                 wrong.append(f"followed {order}")
 
-    readers = [threading.Thread(target=reader) for _ in range(2)]
-    for thread in readers:
-        thread.start()
+    readers = [begin(reader) for _ in range(2)]
     for number in range(1, 300):
         log.submit(Append(session="s", payload=b"%d" % number * 100, count=1, time=1)).wait(30)
     stop.set()
-    for thread in readers:
-        thread.join(30)
+    for each in readers:
+        each.result(30)
     assert not wrong, wrong[:3]
     assert log._partition._segments.folded().position > 150
     assert sum(entry.stat().st_size for entry in (path / "journal").iterdir()) < 400 << 10
@@ -636,25 +635,18 @@ def test_a_tiny_map_with_readers_at_work(tmp_path: Path) -> None:
     log = open_log(tmp_path / "s", map_bytes=128 << 10, fold_bytes=32 << 10)
     put(log, b"0")
     stop = threading.Event()
-    errors: list[BaseException] = []
 
     def reader() -> None:
-        try:
-            while not stop.wait(1e-3):  # three readers that never pause would starve the fold on a busy machine
-                assert log._partition._segments.head("nobody") is None
-                list(log.read("s"))
-        except BaseException as error:  # noqa: BLE001 - handed to the test
-            errors.append(error)
+        while not stop.wait(1e-3):  # three readers that never pause would starve the fold on a busy machine
+            assert log._partition._segments.head("nobody") is None
+            list(log.read("s"))
 
-    threads = [threading.Thread(target=reader) for _ in range(3)]
-    for thread in threads:
-        thread.start()
+    readers = [begin(reader) for _ in range(3)]
     for _ in range(60):
         put(log, os.urandom(20_000))
     stop.set()
-    for thread in threads:
-        thread.join(30)
-    assert not errors
+    for each in readers:
+        each.result(30)
     assert log.check() == []
     log.close()
 

@@ -17,8 +17,8 @@ from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.salvage.probe import require_structure
 from eventlog.log.embedded.watermark import Watermark
 from tests.support.embedded_log import abandon, put
+from tests.support.python_process import ROOT
 
-ROOT = Path(__file__).resolve().parents[4]
 UNKNOWN: dict[str, bytes | None] = {"missing": None, "empty": b"", "zeros": bytes(32)}
 """Watermarks left by a copy, a power failure and an earlier program."""
 

@@ -33,9 +33,9 @@ from tests.support.embedded_log import abandon, put
 from tests.support.faults.abandoned_store import copied_as_left
 from tests.support.faults.planned_appends import probe_here
 from tests.support.faulty_io import FaultyIO
+from tests.support.python_process import ROOT
 from tests.support.sample_sessions import said
 
-ROOT = Path(__file__).resolve().parents[5]
 FIRST = "journal/0000000001.log"
 
 

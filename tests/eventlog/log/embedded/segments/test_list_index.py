@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from random import Random
 from subprocess import Popen
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.eventlog.log.test_lists import ids, lists_of, put
 from tests.support.dying_io import DyingIO, survives
 from tests.support.faulty_io import FaultyIO
 from tests.support.python_process import ROOT, printed
+from tests.support.sample_sessions import begin
 
 OTHER = """
 import sys
@@ -201,19 +203,13 @@ def test_lists_while_others_append_and_fold(tmp_path: Path, *, processes: bool) 
     filled(path, 40)
     log = opened(path, fold_bytes=4096)
     stopped = Event()
-    failures: list[Exception] = []
 
     def append(seed: int) -> None:
         chance = Random(seed)
-        try:
-            while not stopped.is_set():
-                put(log, f"s{chance.randrange(40)}", chance.randrange(1000), None)
-        except Exception as error:  # noqa: BLE001 - the test's own thread tells it
-            failures.append(error)
+        while not stopped.is_set():
+            put(log, f"s{chance.randrange(40)}", chance.randrange(1000), None)
 
-    threads = [Thread(target=append, args=(seed,)) for seed in range(2)]
-    for thread in threads:
-        thread.start()
+    writers = [begin(partial(append, seed)) for seed in range(2)]
     other = Popen([sys.executable, "-c", BUSY, path], cwd=ROOT) if processes else None
     try:
         for _ in range(150):
@@ -223,12 +219,11 @@ def test_lists_while_others_append_and_fold(tmp_path: Path, *, processes: bool) 
             assert places == sorted(places, reverse=True)
     finally:
         stopped.set()
-        for thread in threads:
-            thread.join()
         if other is not None:
             other.kill()
             other.wait()
-    assert failures == []
+    for writer in writers:
+        writer.result(60)
     log._partition.fold()
     assert log.check() == []
     log.close()

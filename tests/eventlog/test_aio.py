@@ -18,11 +18,9 @@ import pytest
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import ConflictError, LeaseHeldError, RefusedError, RequestReusedError
-from eventlog.log.commit import Append, Committed
-from eventlog.log.ticket import QueuedTicket
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
-from eventlog.values import File, MessageError, Model, Text, Tokens, Tool, Usage
+from eventlog.values import File, MessageError, Model, Text, Tokens, Usage
 from tests.support.engines import Engine
 from tests.support.faulty_log import FaultyLog
 
@@ -30,49 +28,6 @@ from tests.support.faulty_log import FaultyLog
 def events(chat: AsyncSession) -> list[ev.Event]:
     """All committed events."""
     return [recorded.event for recorded in chat.sync.events()]
-
-
-def test_a_turn_is_the_same_events_as_the_blocking_one(store: Store) -> None:
-    """The asyncio handle appends the blocking handle's events; each await returns durable."""
-    chat = AsyncSession(store.create_session(id="s"))
-    usage = Usage(Tokens(1, 2))
-
-    async def turn() -> tuple[str, str, str, str]:
-        user = await chat.user("hi")
-        async with chat.assistant("p/m", agent="build") as reply:
-            thought = reply.stream_reasoning()
-            thought.append("hm")
-            await reply.end(thought, "{}")
-            text = reply.stream_text()
-            text.append("a")
-            text.append("b")
-            call = await reply.tool("bash", call_id="c")
-            call.stream_input("{}")
-            await reply.start(call, "{}")
-            call.stream_output("out")
-            await reply.succeed(call, "out")
-            failed = await reply.tool("bash", call_id="d", input={})
-            await reply.fail(failed, "no")
-            await reply.finish("stop", usage=usage)
-            head = store.log.head("s")
-            assert head is not None
-            assert head.version == 21
-        return user, reply.id, thought.id, text.id
-
-    user, message, thought, text = asyncio.run(turn())
-    found = events(chat)
-    assert found[1] == ev.UserMessageAdded(user)
-    assert isinstance(found[3], ev.AssistantMessageStarted)
-    assert (found[3].message, found[3].reply_to) == (message, user)
-    assert found[5:7] == [ev.PartDelta(thought, "text", "hm"), ev.PartEnded(thought, "{}")]
-    assert [event.text for event in found if isinstance(event, ev.PartDelta)] == ["hm", "a", "b", "{}", "out"]
-    assert [event.kind for event in found if isinstance(event, ev.PartStarted) and isinstance(event.kind, Tool)] == [
-        Tool("c", "bash"),
-        Tool("d", "bash"),
-    ]
-    assert found[-3:-1] == [ev.PartEnded(text), ev.UsageRecorded(usage, message, None, found[3].model)]
-    assert found[-1] == ev.MessageFinished(message, "stop")
-    assert not chat.sync.holds_lease
 
 
 def test_a_reply_left_early_is_aborted_and_gives_the_lease_back(store: Store) -> None:
@@ -248,30 +203,6 @@ def test_errors_reach_the_one_who_awaits(store: Store) -> None:
     assert events(chat)[-1] == ev.Custom("n", "{}")
 
 
-@pytest.mark.promise(4)
-def test_a_foreign_commit_between_two_awaits_is_no_error(engine: Engine) -> None:
-    """Promise 4: another program's user messages do not disturb a streaming reply."""
-    first, second = engine.open(), engine.open()
-    chat = AsyncSession(first.create_session())
-    other = AsyncSession(second.session(chat.id))
-
-    async def talk() -> None:
-        async with chat.assistant() as reply:
-            text = reply.stream_text()
-            for number in range(10):
-                text.append(f"{number} ")
-                await other.user(f"and {number}?")
-                if number % 3 == 0:
-                    await chat.flush()
-            await reply.end(text)
-            await reply.finish()
-
-    asyncio.run(talk())
-    joined = "".join(event.text for event in events(chat) if isinstance(event, ev.PartDelta))
-    assert joined == "".join(f"{number} " for number in range(10))
-    assert events(chat) == events(other)
-
-
 async def until(found: Callable[[], bool]) -> None:
     """Let the loop run until a condition holds."""
     for _ in counting():
@@ -307,7 +238,7 @@ def test_pending_commands_cost_their_number(tmp_path: Path, *, leased: bool) -> 
     """Eight times the pending commands cost about eight times the time and keep their order."""
     few, many = (
         min(seconds_of_pending(tmp_path / f"{count} {run}", count, leased=leased) for run in range(2))
-        for count in (1_000, 8_000)
+        for count in (500, 4_000)
     )
     assert many <= 13 * few
 
@@ -370,41 +301,6 @@ def test_the_end_of_a_reply_leaves_the_loop_free(log: FaultyLog, session: Sessio
     too_late.cancel()
     (end,) = [event for event in events(chat) if isinstance(event, ev.MessageFinished)]
     assert (end.reason, end.error) == (reason, None)
-
-
-def test_an_append_behind_a_pending_command_leaves_the_loop_free(
-    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A task's `append` behind another task's pending `user` does not block the event loop."""
-    chat = AsyncSession(session)
-    too_late = Timer(60.0, log.let_go)
-    flush, flushing = session.executor.writer.flush, Event()
-    held: list[QueuedTicket[Append, Committed]] = []
-
-    def watched() -> None:
-        flushing.set()
-        flush()
-
-    monkeypatch.setattr(session.executor.writer, "flush", watched)
-
-    async def go() -> bool:
-        log.held = held
-        too_late.start()
-        first = asyncio.create_task(chat.user("first"))
-        await until(lambda: bool(held))
-        second = asyncio.create_task(chat.append([(0, ev.Custom("n", "{}"))]))
-        await until(flushing.is_set)
-        third = asyncio.create_task(chat.user("third"))
-        for _ in range(3):
-            await asyncio.sleep(0)
-        in_time = too_late.is_alive()
-        log.let_go()
-        await asyncio.gather(first, second, third)
-        return in_time
-
-    assert asyncio.run(go())
-    too_late.cancel()
-    assert [event for event in events(chat) if isinstance(event, ev.Custom)] == [ev.Custom("n", "{}")]
 
 
 @pytest.mark.parametrize("way", ["reply", "lease"])
@@ -478,7 +374,12 @@ def test_a_reply_of_asyncio_has_every_command(store: Store) -> None:
         async with chat.assistant("p/m", id="m", reply_to=None, variant="high", cwd="/w", root="/") as reply:
             reply.step(purpose="title", counted=5)
             assert reply.in_step
+            thought = reply.stream_reasoning()
+            thought.append("hm")
+            await reply.end(thought, "{}")
+            before = chat.sync.info.version
             await reply.add_text("half")
+            assert chat.sync.info.version > before  # it is durable
             reply.retry(error)
             text = await reply.add_text("whole")
             assert chat.sync.reader.state().messages["m"].parts[text]
@@ -487,7 +388,9 @@ def test_a_reply_of_asyncio_has_every_command(store: Store) -> None:
             assert reply.call("p1") is call
             await reply.succeed(call, BytesIO(output), title="listed", metadata="{}")
             late = await reply.tool("bash", call_id="d", id="p2")
+            late.stream_input("{}")
             await reply.start(late, {}, title="rm")
+            late.stream_output("out")
             await reply.fail(late, interrupted=True, output="some")
             reply.end_step("stop", usage=usage, snapshot="s")
             await reply.finish("stop", snapshot="s")
@@ -495,6 +398,9 @@ def test_a_reply_of_asyncio_has_every_command(store: Store) -> None:
     def blocking(session: Session) -> None:
         with session.assistant("p/m", id="m", reply_to=None, variant="high", cwd="/w", root="/") as reply:
             reply.step(purpose="title", counted=5)
+            thought = reply.stream_reasoning()
+            thought.append("hm")
+            thought.end("{}")
             reply.add_text("half")
             reply.retry(error)
             reply.add_text("whole")
@@ -502,7 +408,9 @@ def test_a_reply_of_asyncio_has_every_command(store: Store) -> None:
             call = reply.tool("bash", call_id="c", id="p1", input={}, title="ls", metadata="{}")
             call.succeed(BytesIO(output), title="listed", metadata="{}")
             late = reply.tool("bash", call_id="d", id="p2")
+            late.stream_input("{}")
             late.start({}, title="rm")
+            late.stream_output("out")
             late.fail(interrupted=True, output="some")
             reply.end_step("stop", usage=usage, snapshot="s")
             reply.finish("stop", snapshot="s")

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -18,22 +17,13 @@ from eventlog.aio.subscription import PIECE
 from eventlog.codec.decoded import Mark, Recorded, events_of
 from eventlog.errors import CallError, ClosedError, DamagedError
 from eventlog.log.commit import Commit
-from eventlog.store import Store, open_store
-from tests.support import streaming_worker
+from eventlog.store import Store
 from tests.support.engines import Engine
-
-SLOW = 3_600.0
-"""Seconds between flushes, so that no flush comes by itself during a test."""
 
 
 async def taken(following: AsyncIterator[Recorded], count: int) -> list[Recorded]:
     """The next events, of this number."""
     return [await anext(following) for _ in range(count)]
-
-
-async def ended(following: AsyncIterator[Recorded]) -> list[Recorded]:
-    """All events up to the end."""
-    return [recorded async for recorded in following]
 
 
 def by_session(events: list[Recorded]) -> dict[str, list[Recorded]]:
@@ -128,85 +118,6 @@ def test_waiting_holds_no_thread(engine: Engine) -> None:
         assert [recorded.event for recorded in found] == [ev.SessionRenamed("Named")]
     left = {thread.name for thread in set(threading.enumerate()) - before}
     assert left == {"eventlog-follow"}  # one for all of them, and one where the log is on a server
-
-
-@pytest.mark.promise(2)
-def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> None:
-    """Promise 2: provisional events arrive at once, and again with a cursor when committed."""
-    store = engine.open(flush_interval=SLOW)
-
-    async def follow() -> tuple[list[Recorded], list[Recorded]]:
-        chat = AsyncSession(store.create_session(id="s"))
-        await chat.user("go")
-        following = AsyncSubscription(store, session="s", timeout=60, provisional=True)
-        begun = await taken(following, chat.sync.version)
-        async with chat.assistant("p/m") as reply:
-            text = reply.stream_text()
-            text.append("one ")
-            early = await taken(following, 3)
-            text.append("two")
-            early += await taken(following, 1)
-            await reply.finish()
-        later: list[Recorded] = []
-        async for recorded in following:
-            later += [recorded] if recorded.cursor else []
-            if recorded.cursor and isinstance(recorded.event, ev.MessageFinished):
-                break
-        return early, begun + later
-
-    early, committed = asyncio.run(follow())
-    assert {recorded.cursor for recorded in early} == {None}
-    assert [recorded.event.text for recorded in early if isinstance(recorded.event, ev.PartDelta)] == ["one ", "two"]
-    assert committed == told(store)
-    versions = {recorded.version: recorded.event for recorded in committed}
-    assert all(versions[recorded.version] == recorded.event for recorded in early)
-
-
-def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
-    """Deltas of another process arrive while they stream, before their message ends."""
-    path = tmp_path / "store"
-    with open_store(path) as store:
-        store.create_session(id="s").user("go")
-    writer = streaming_worker.start(path, "s")
-
-    async def follow(store: Store) -> list[str]:
-        deltas = await taken(AsyncSubscription(store, kinds=[ev.PartDelta], timeout=60), 10)
-        assert not any(isinstance(recorded.event, ev.MessageFinished) for recorded in told(store))
-        return [recorded.event.text for recorded in deltas if isinstance(recorded.event, ev.PartDelta)]
-
-    with open_store(path, read_only=True) as store:
-        assert asyncio.run(follow(store)) == [f"word {number} " for number in range(10)]
-    writer.communicate(b"end\n", timeout=60)
-    assert writer.returncode == 0
-
-
-def test_sessions_kinds_and_the_cursor_choose(engine: Engine) -> None:
-    """A follower gets the session and kinds it asks for, and resumes after its cursor."""
-    store = engine.open()
-    for name in ("a", "b"):
-        session = store.create_session(id=name)
-        for number in range(3):
-            session.user(f"{number}")
-
-    async def follow() -> None:
-        wanted = [recorded for recorded in told(store) if recorded.session == "b" and is_question(recorded)]
-        assert len(wanted) == 3
-        found = await ended(AsyncSubscription(store, session="b", kinds=[ev.UserMessageAdded], timeout=0))
-        assert found == wanted
-        rest = AsyncSubscription(
-            store, found[0].cursor, session="b", kinds=[ev.UserMessageAdded, ev.SessionErased], timeout=0
-        )
-        assert await ended(rest) == wanted[1:]
-        assert await ended(rest) == []
-        store.session("b").user("more")
-        assert [is_question(recorded) for recorded in await ended(rest)] == [True]
-
-    asyncio.run(follow())
-
-
-def is_question(recorded: Recorded) -> bool:
-    """Whether a user message was added."""
-    return isinstance(recorded.event, ev.UserMessageAdded)
 
 
 @pytest.mark.promise(12)

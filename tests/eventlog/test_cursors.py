@@ -6,22 +6,18 @@ import base64
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from threading import Event
 from typing import Any
 
 import msgspec
 import pytest
 
 import eventlog
-from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
 from eventlog.errors import CallError, CursorError
-from eventlog.history.cursor import cursor_at
 from eventlog.log.commit import Commit
 from eventlog.log.memory import MemoryLog
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
-from eventlog.subscription import Subscription
 from tests.support.engines import Engine
 from tests.support.python_process import printed
 
@@ -101,22 +97,6 @@ def test_cursors_go_on_after_a_restart_and_in_another_process(tmp_path: Path) ->
         assert everything[-1].cursor == store.cursor()
         versions = [recorded.version for recorded in everything]
         assert printed(REST, tmp_path / "s", everything[4].cursor).split() == [str(each) for each in versions[5:]]
-
-
-def test_an_append_of_many_events_is_entered_in_its_middle(engine: Engine) -> None:
-    """A cursor stands behind an event, not behind an append."""
-    store = engine.open()
-    session = store.create_session(id="s")
-    with session.assistant() as reply:
-        text = reply.stream_text()
-        for piece in "abcdef":
-            text.append(piece)
-        reply.finish()
-    everything = told(store)
-    deltas = [recorded for recorded in everything if isinstance(recorded.event, ev.PartDelta)]
-    assert len(deltas) == 6
-    for recorded in deltas:
-        assert told(store, recorded.cursor) == everything[everything.index(recorded) + 1 :]
 
 
 def test_only_a_subscriptions_committed_events_have_a_cursor(engine: Engine) -> None:
@@ -249,15 +229,6 @@ def test_wrong_arguments(store: Store) -> None:
             store.subscribe(version, session=session)
 
 
-def test_a_cursor_costs_what_it_names(store: Store) -> None:
-    """Making and checking a cursor reads one commit of each partition."""
-    fill(store, 8)
-    log = store.log
-    assert cursor_at(log, log.last_positions()) == store.cursor()
-    assert cursor_at(log, [0] * log.partitions) != store.cursor()
-    assert told(store, cursor_at(log, [0] * log.partitions)) == told(store)
-
-
 class CountingLog(MemoryLog):
     """A log that counts the commits it gives out."""
 
@@ -323,19 +294,3 @@ def test_a_session_goes_on_at_any_cursor(engine: Engine, seed: int) -> None:
         for name in ("s0", "s1", "s2"):
             behind = [each for each in told(store, recorded.cursor) if each.session == name]
             assert told(store, recorded.cursor, session=name) == behind
-
-
-def test_an_idle_subscription_of_a_session_is_not_woken_to_find_nothing(store: Store) -> None:
-    """Events of other sessions neither come nor let a subscription of one session spin."""
-    fill(store, 2)
-    following = Subscription(store.log, None, session="s0", kinds=None)
-    assert len(list(following.look())) == 9
-    rung = Event()
-    watch = following.watch(store.host.follower, rung.set)
-    store.session("s1").user("of another one")
-    assert not rung.wait(0.1)
-    assert list(following.look()) == []
-    store.session("s0").user("mine")
-    assert rung.wait(30)
-    assert watch.stirred
-    assert len(list(following.look())) == 2

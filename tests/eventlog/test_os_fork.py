@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.python_process import ROOT
 
 
 @pytest.mark.parametrize("case", ["loading", "keyed", "counting", "remembering", "folding", "leaving", "viewing"])

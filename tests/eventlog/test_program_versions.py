@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import eventlog
-from eventlog import Feed, OpenAIChatMapping
 from eventlog.errors import BusyError, DamagedError, DataError, TooNewError, TooOldError, UnknownEventError
 from eventlog.history import checkpoint_store
 from eventlog.log.embedded.engine import open_log
@@ -21,7 +20,7 @@ from eventlog.maintenance.repair import repair
 from eventlog.state.loader import STATE
 from eventlog.state.stored import canonical
 from eventlog.store import Store
-from projections import ModelView, Transcript
+from projections import ModelView
 from projections.cli.app import run
 from projections.cli.exits import Exit
 from projections.verify.verify import verify
@@ -87,31 +86,6 @@ if does == "write":
 print(log.head("a").version, sum(commit.count for commit in log.read("a")), log.check())
 log.close()
 """
-EARLIER = """
-import sys
-from eventlog import events
-from eventlog.append import pending
-from eventlog.codec import batch as codec
-from eventlog.errors import TooNewError
-from eventlog.log.embedded.engine import open_log
-from eventlog.store import Store
-
-pending.SCHEMA = codec.SCHEMA = events.SCHEMA - 1
-path, begins, *names = sys.argv[1:]
-with Store(open_log(path, map_bytes=1 << 24, journal_bytes=64 << 10)) as store:
-    if begins:
-        store.create_session(id=begins).user("of an earlier program")
-    for name in names:
-        for use in ("user", "rename", "fork", "events"):
-            try:
-                done = getattr(store.session(name), use)(*(["again"] if use in {"user", "rename"} else []))
-                assert use != "events" or list(done)
-            except TooNewError as error:
-                assert error.session == name, error
-            else:
-                print(name, use)
-"""
-"""The program before this one, in what it knows of events."""
 IN_AN_EVENT = {"newer_schema": TooNewError, "newer_kind": UnknownEventError}
 IN_THE_JOURNAL = ["newer_frame", "newer_record", "newer_file"]
 
@@ -172,34 +146,6 @@ def test_events_of_a_newer_program(tmp_path: Path, what: str, capsys: pytest.Cap
     assert run(["--store", str(path), "show", "a"]) == Exit.DAMAGED
     (line,) = capsys.readouterr().err.splitlines()
     assert "use the program that wrote it, or a later one" in line
-
-
-def test_the_program_before_this_one(tmp_path: Path) -> None:
-    """An earlier program refuses each new fact, changes none of it, and goes on with its own."""
-    path = tmp_path / "s"
-    printed(EARLIER, path, "early")
-    with Store(open_log(path, **SMALL)) as store:
-        assert [message.version for message in Transcript(store.session("early")).newest_first()] == [2]
-        store.session("early").fork(id="fork")  # which begins with what it knows
-        store.create_session(id="valued").values.put("a", "1")
-        store.open_session(("telegram", "chat 17"), id="named").set_note("a note")
-        feed = Feed(store.create_session(id="told"), OpenAIChatMapping())
-        feed.forget(
-            feed.add([{"role": "user", "content": "forget this"}, {"role": "user", "content": "keep this"}])[:1]
-        )
-        store.shelf("prices").values.put("hotel", "80 EUR")
-        heads = store.head().by_session
-    told = printed(EARLIER, path, "another", "fork", "valued", "named", "told", "early").splitlines()
-    assert told == [f"early {use}" for use in ("user", "rename", "fork", "events")]
-    with Store(open_log(path, **SMALL)) as store:
-        later = store.head().by_session
-        assert all(later[name] == heads[name] for name in heads if name != "early")
-        assert store.session("valued").values.revision("a") == 2
-        assert store.open_session(("telegram", "chat 17"), create=False).info.note == "a note"
-        feed = Feed(store.session("told"), OpenAIChatMapping())
-        assert feed.read(feed.path()) == [{"role": "user", "content": "keep this"}]
-        assert list(store.shelves()) == ["prices"]
-        assert verify(store).sound
 
 
 @pytest.mark.parametrize("what", IN_THE_JOURNAL)

@@ -7,22 +7,23 @@ are two handles on the same log, as two programs would have them.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from eventlog.history.session_lists import lists_of
 from eventlog.log.memory import MemoryLog
 from eventlog.store import Store, open_store
 from tests.support.postgres_server import give_back, new_place
 
-__all__ = ["ENCRYPTED", "ENGINES", "ON_SERVER", "POSTGRES", "Engine", "LastingLog"]
+__all__ = ["ENCRYPTED", "ENGINES", "ON_SERVER", "POSTGRES", "Engine", "LastingLog", "places"]
 
 ENGINES = ("memory", "partitioned", "embedded", "postgres")
 """Of them `partitioned` is in memory, and `postgres` on a server, both in four partitions."""
 ENCRYPTED = "encrypted"
-"""The embedded engine with keys: for tests of what encryption might change
-(`tests/eventlog/encryption/test_engine_promises.py`).
-"""
+"""The embedded engine with keys: for tests of what encryption might change."""
 
 POSTGRES = "postgres"
 ON_SERVER = frozenset(
@@ -99,3 +100,15 @@ class Engine:
             give_back(self._address)
         if self._temporary is not None:
             self._temporary.cleanup()
+
+
+def places(*names: str) -> Any:
+    """Return a fixture: places for stores on each of these engines."""
+
+    @pytest.fixture(params=names)
+    def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+        place = Engine(str(request.param), tmp_path)
+        yield place
+        place.close()
+
+    return engine

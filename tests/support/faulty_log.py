@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import BusyError, EventlogError
 from eventlog.history.session_lists import lists_of
@@ -13,7 +13,10 @@ from eventlog.log.memory import MemoryLog
 from eventlog.log.ticket import QueuedTicket, wake
 from eventlog.session.session import Session
 
-__all__ = ["FaultyLog", "together"]
+if TYPE_CHECKING:
+    import pytest
+
+__all__ = ["FaultyLog", "bound_runs", "together"]
 
 
 class Acting(QueuedTicket[Append, Committed]):
@@ -91,6 +94,12 @@ class FaultyLog(MemoryLog):
             except Exception as error:  # noqa: BLE001 - the outcome, an error of any type
                 ticket.fail(error)
         wake(held)
+
+
+def bound_runs(patch: pytest.MonkeyPatch, characters: int) -> None:
+    """Bound the characters of deltas that wait together."""
+    for module in ("decider", "writer", "backlog"):
+        patch.setattr(f"eventlog.append.{module}.MAX_RUN", characters)
 
 
 def together(session: Session, *commands: Callable[[], object]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from typing import TypeVar
 
 from eventlog import events as ev
 from eventlog.log.contract import Log
@@ -13,10 +15,23 @@ from eventlog.values import (
     Usage,
 )
 
-__all__ = ["ODD", "USAGE", "derived_reads", "exchange", "kinds", "last", "run_together", "said", "started"]
+__all__ = [
+    "ODD",
+    "USAGE",
+    "apart",
+    "begin",
+    "derived_reads",
+    "exchange",
+    "kinds",
+    "last",
+    "run_together",
+    "said",
+    "started",
+]
 
 ODD = "a\ud800b\U0010ffff\udc80"
 USAGE = Usage(Tokens(10, 5))
+T = TypeVar("T")
 
 
 def kinds(session: Session, after: int = 0) -> list[str]:
@@ -65,6 +80,25 @@ def derived_reads(log: Log) -> list[bytes]:
 
     log.get_derived = watched  # type: ignore[method-assign]  # to see what is read
     return read
+
+
+def apart(work: Callable[[], T], seconds: float = 60.0) -> T:
+    """Do something as another task: in a thread of its own, which shares no lease."""
+    return begin(work).result(seconds)
+
+
+def begin(work: Callable[[], T]) -> Future[T]:
+    """Begin something as another task; return its result or error to come."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return done
 
 
 def run_together(count: int, work: Callable[[int], object]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -16,18 +15,14 @@ from eventlog.errors import (
     AlreadyExistsError,
     CallError,
     EventlogError,
-    FencedError,
     ForkedProcessError,
-    RefusedError,
-    StopError,
 )
 from eventlog.history import checkpoint_store
-from eventlog.log.commit import LeaseState
 from eventlog.session.session import Session
 from eventlog.session.text_stream import LONG_DELTA
 from eventlog.state.loader import STATE
 from eventlog.store import Store
-from eventlog.values import Patch, Text, Tokens, Usage
+from eventlog.values import Text
 from tests.support.engines import Engine
 
 SLOW = 3600.0
@@ -121,74 +116,6 @@ def test_only_the_caller_whose_command_failed_hears_of_it(first: Store, second: 
 
 
 @pytest.mark.promise(1)
-def test_a_value_of_another_type_takes_nothing_with_it(first: Store) -> None:
-    """Promise 1: a command refused for a wrong type loses no delta accepted before it."""
-    session = first.create_session()
-    with session.assistant() as reply:
-        text = reply.stream_text()
-        text.append("kept")
-        with pytest.raises(CallError):
-            session.record_usage(Usage(Tokens(1, 1), 0.01))  # type: ignore[arg-type]  # what is tested
-        with pytest.raises(CallError):
-            session.record_usage(Usage(Tokens(1, 1), Decimal("NaN")))
-        reply.finish()
-    assert texts(list(session.events())) == ["kept"]
-    assert [type(event).__name__ for event in events(session)].count("PartEnded") == 1
-
-
-@pytest.mark.promise(12)
-@pytest.mark.parametrize("time", [1.5, True, 2**70, "1"])
-def test_times_are_whole_milliseconds(first: Store, time: Any) -> None:
-    """Promise 12: a time that cannot be read back is refused before it is written."""
-    session = first.create_session()
-    with pytest.raises(CallError):
-        session.append([(time, ev.SessionRenamed("t"))])
-    with pytest.raises(CallError):
-        session.append([(1, ["tc", "nosuch", "out"])])  # type: ignore[list-item]  # what is tested
-    session.append([(1, ev.SessionRenamed("t"))])
-    assert session.info.title == "t"
-
-
-@pytest.mark.promise(4)
-def test_a_fenced_stream_says_so(first: Store, second: Store) -> None:
-    """Promise 4: once another owner has taken over, the next deltas raise `FencedError`."""
-    session = first.create_session()
-    session.executor.acquire()
-    reply = session.assistant()
-    reply.begin()
-    text = reply.stream_text()
-    text.append("a")
-    session.flush()
-    held = second.log.head(session.id)
-    assert held is not None
-    stolen = LeaseState(held.lease.epoch + 1, b"thief", held.lease.until)
-    assert second.log.set_lease(session.id, stolen, replaces=held.lease)
-    text.append("b")
-    first.host.flusher.tick()
-
-    def go_on() -> None:
-        for _ in range(3):
-            text.append("c")
-            first.host.flusher.tick()
-
-    with pytest.raises(FencedError):
-        go_on()
-    with pytest.raises(StopError):
-        text.append("d")
-
-
-@pytest.mark.promise(5)
-def test_a_retry_is_answered_whoever_runs_the_session(first: Store, second: Store) -> None:
-    """Promise 5: a request id is looked up before the lease: a repeat gets its first result."""
-    session = first.create_session()
-    done = session.append([(5, ev.SessionRenamed("t"))], request_id="r")
-    with second.session(session.id).lease():
-        again = session.append([(5, ev.SessionRenamed("t"))], request_id="r")
-    assert (again.first, again.last) == (done.first, done.last)
-    assert again.repeated
-
-
-@pytest.mark.promise(1)
 def test_the_buffer_is_bounded_in_characters_too(first: Store) -> None:
     """Promise 1: long deltas are committed by their characters, before they are many."""
     session = first.create_session()
@@ -202,39 +129,6 @@ def test_the_buffer_is_bounded_in_characters_too(first: Store) -> None:
             most = max(most, len(session.executor.writer.buffer) // 3)
         assert most * len(piece) <= 20 << 20
         reply.finish()
-
-
-def test_a_forgotten_store_leaves_its_lease(engine: Engine) -> None:
-    """A lease of this process whose store is gone counts as dead and is taken over at once."""
-    gone = engine.open(flush_interval=SLOW)
-    session = gone.create_session(id="s")
-    session.executor.acquire()
-    held = gone.log.head("s")
-    assert held is not None
-    gone.close()
-    fresh = engine.open(flush_interval=SLOW)
-    state = fresh.log.head("s")
-    assert state is not None
-    until = fresh.host.clock() + 30_000
-    assert fresh.log.set_lease("s", LeaseState(state.lease.epoch, held.lease.owner, until), replaces=state.lease)
-    with fresh.session("s").lease() as lease:
-        assert lease.epoch > held.lease.epoch
-
-
-def test_a_rollback_names_all_file_states_it_hides(first: Store) -> None:
-    """A rollback returns the patches of every message it hides, also after a redo."""
-    session = first.create_session()
-    session.user("one")
-    start = session.version
-    with session.assistant() as reply:
-        reply.part(Patch("p1", ("a.txt",)))
-        reply.finish()
-    rolled = session.rollback(start)
-    assert rolled.patches == (Patch("p1", ("a.txt",)),)
-    assert session.redo().patches == ()
-    assert session.rollback(rolled.version).patches == (Patch("p1", ("a.txt",)),)
-    with pytest.raises(CallError):
-        session.rollback(1.5)  # type: ignore[arg-type]  # what is tested
 
 
 def test_many_programs_rename_at_once(engine: Engine) -> None:
@@ -290,19 +184,6 @@ def test_a_child_process_may_not_use_the_store(first: Store) -> None:
     text.append("d")
     reply.finish()
     assert texts(list(session.events())) == ["a", "d"]
-
-
-def test_a_refused_finish_can_be_repeated(first: Store) -> None:
-    """A refused `finish` can be repeated and still closes the step."""
-    session = first.create_session()
-    with session.assistant() as reply:
-        reply.step()
-        call = reply.tool("bash", call_id="c", input="{}")
-        with pytest.raises(RefusedError):
-            reply.finish()
-        call.succeed("out")
-        reply.finish(usage=Usage(Tokens(1, 1)))
-    assert [type(event) for event in events(session)][-3:] == [ev.StepFinished, ev.UsageRecorded, ev.MessageFinished]
 
 
 @pytest.mark.promise(8)

@@ -10,8 +10,7 @@ import pytest
 
 from eventlog import AsyncSession
 from eventlog import events as ev
-from eventlog.append.backoff import EAGER, Backoff
-from eventlog.errors import ConflictError
+from eventlog.append.backoff import EAGER
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Text
@@ -72,15 +71,6 @@ def test_deltas_that_are_too_late_go_in(log: FaultyLog, session: Session, others
     assert len(added(session)) == 3 * TIMES + 1
 
 
-@pytest.mark.promise(4)
-def test_the_callers_own_version_is_not_decided_anew(log: FaultyLog, session: Session, others: Session) -> None:
-    """Promise 4: `expected_version` fails at the first conflict, with the true version."""
-    log.meanwhile.append(intruder(log, others, 1))
-    with pytest.raises(ConflictError) as caught:
-        session.append([(1, ev.Custom("n", "{}"))], expected_version=1)
-    assert (caught.value.expected, caught.value.actual) == (1, 3)
-
-
 def test_a_pause_does_not_block_the_event_loop(
     log: FaultyLog, session: Session, others: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,18 +84,3 @@ def test_a_pause_does_not_block_the_event_loop(
 async def add(session: AsyncSession) -> None:
     """Add a message."""
     await session.user("mine")
-
-
-def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row of conflicts is borne for some seconds; the next row anew."""
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    backoff = Backoff()
-    assert [backoff.note(), backoff.asks_for_pause] == [True, False]
-    now[0] += 20
-    assert all(backoff.note() for _ in range(EAGER))
-    assert backoff.asks_for_pause
-    now[0] += 20
-    assert [backoff.note()] == [False]
-    backoff.end()
-    assert [backoff.note()] == [True]

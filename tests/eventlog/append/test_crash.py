@@ -16,8 +16,7 @@ import pytest
 import eventlog
 from eventlog import events as ev
 from tests.faults.tally import SLOW, tally
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.python_process import ROOT
 
 
 def start(module: str, *arguments: object) -> subprocess.Popen[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from time import monotonic
 from typing import Any
 
@@ -12,17 +11,13 @@ import pytest
 
 from eventlog import ConflictError, Session, Store
 from projections import ModelView
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 
 SECONDS = 1.5
 REQUESTS = 40
 
 
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def place(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """A place for stores of each engine."""
-    with closing(Engine(request.param)) as engine:
-        yield engine
+place = places(*ENGINES, ENCRYPTED)
 
 
 class Crowd:

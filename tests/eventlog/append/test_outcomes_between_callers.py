@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from types import FrameType
 
 import pytest
@@ -18,29 +17,7 @@ from eventlog.errors import EventlogError, KeyProviderError
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.faulty_log import FaultyLog
-
-
-@pytest.mark.promise(4)
-def test_threads_of_one_handle_append_without_conflicts(tmp_path: Path) -> None:
-    """Promise 4: appends of one handle without an expected version are all committed."""
-    refused: list[EventlogError] = []
-
-    def append(session: Session) -> None:
-        for _ in range(40):
-            try:
-                session.append([(1, ev.Custom("n", "{}"))])
-            except EventlogError as error:
-                refused.append(error)
-
-    with eventlog.open(tmp_path / "s") as store:
-        session = store.create_session()
-        threads = [Thread(target=append, args=(session,)) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert refused == []
-        assert session.version == 121
+from tests.support.sample_sessions import begin
 
 
 @pytest.mark.promise(1)
@@ -99,7 +76,6 @@ def test_a_committed_command_is_reported_as_committed(log: FaultyLog, monkeypatc
     session = mine.create_session(id="s")
     session.user("first")
     beside = other.session("s")
-    failures: list[EventlogError] = []
     read = log.read
     broken = [True]
 
@@ -108,17 +84,10 @@ def test_a_committed_command_is_reported_as_committed(log: FaultyLog, monkeypatc
             raise KeyProviderError("the key provider is away")
         return read(name, after, upto, reverse=reverse)
 
-    def add() -> None:
-        try:
-            session.user("hello", request_id="r")
-        except EventlogError as error:
-            failures.append(error)
-
     with session.assistant() as reply:
         session.flush()
         log.held = []
-        thread = Thread(target=add)
-        thread.start()
+        adding = begin(lambda: session.user("hello", request_id="r"))
         while not log.held:
             pass
         reply.step()
@@ -127,8 +96,7 @@ def test_a_committed_command_is_reported_as_committed(log: FaultyLog, monkeypatc
         log.held = held
         monkeypatch.setattr(log, "read", once)
         log.let_go()
-        thread.join()
+        adding.result(60)
         monkeypatch.undo()
         reply.finish()
-    assert failures == []
     assert sum(isinstance(recorded.event, ev.UserMessageAdded) for recorded in session.events()) == 2

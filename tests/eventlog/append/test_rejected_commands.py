@@ -9,13 +9,12 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
-from eventlog.append.pipeline import Pipeline
 from eventlog.codec.bodies import INLINE
 from eventlog.errors import BusyError, ConflictError, FencedError, LimitError, UnknownOutcomeError
 from eventlog.log.commit import LeaseState
 from eventlog.session.session import Session
 from eventlog.store import Store
-from tests.support.faulty_log import FaultyLog, together
+from tests.support.faulty_log import FaultyLog, bound_runs, together
 from tests.support.sample_sessions import said
 
 
@@ -124,9 +123,7 @@ def test_a_pipeline_with_much_text_goes_in_whole(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
     """Promise 4: more deltas than the buffer holds are part of the pipeline's one append."""
-    monkeypatch.setattr("eventlog.append.decider.MAX_RUN", 9_000)
-    monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
-    monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 9_000)
+    bound_runs(monkeypatch, 9_000)
     if bound == "deltas":
         session.executor.writer.buffer.capacity = session.executor.writer.buffer.limit = 3 * 2
     with session.assistant() as reply:
@@ -267,9 +264,7 @@ def test_a_long_delta_that_was_refused_is_not_committed_later(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 1: a delta over the bound of the buffer is refused before it is accepted."""
-    monkeypatch.setattr("eventlog.append.decider.MAX_RUN", 9_000)
-    monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
-    monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 9_000)
+    bound_runs(monkeypatch, 9_000)
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         session.flush()
@@ -305,27 +300,6 @@ def test_a_command_under_a_lease_of_its_own_is_told_its_own_outcome(
 
 
 @pytest.mark.promise(4)
-def test_what_others_accepted_is_not_told_to_a_command_under_a_lease_of_its_own(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Promise 4: a committed command says so, also if other events could not be flushed."""
-    monkeypatch.setattr(session, "flush", lambda: _busy(None))
-    session.set_todos([])
-    assert not session.holds_lease
-    assert session.executor.writer.newest() == 2
-
-
-@pytest.mark.promise(4)
-def test_a_refused_command_in_a_pipeline_with_a_lease_of_its_own_is_told_so(log: FaultyLog, session: Session) -> None:
-    """Promise 4: a refused command in a pipeline hears of it, also if its lease ends before."""
-    log.fail = 1
-    with pytest.raises(BusyError):
-        together(session, lambda: session.set_todos([]))
-    session.store.flush()
-    assert session.version == 1
-
-
-@pytest.mark.promise(4)
 def test_a_conflict_that_never_ends_is_no_commit(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,26 +332,6 @@ def test_deltas_of_a_refused_pipelines_part_are_refused_with_it(log: FaultyLog, 
         reply.finish()
     assert said(session) == {"kept": "stays"}
     assert users(log) == ["next"]
-
-
-@pytest.mark.promise(4)
-def test_an_append_holds_whole_pipelines_up_to_its_bound(
-    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Promise 4: pipelines that wait together are cut between two of them, before the bound."""
-    text = "u" * 2 * INLINE
-    collected: list[Pipeline] = []
-    for number in range(4):
-        with session.executor.collecting() as pipeline:
-            session.user(text + str(number), id=f"{number}a")
-            session.user(text + text + str(number), id=f"{number}b")
-        collected.append(pipeline)
-    weight = session.executor.writer.backlog.weight
-    monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", weight * 5 // 8)
-    for pipeline in collected:
-        pipeline.commit()
-    assert users(log) == [f"{number}{half}" for number in range(4) for half in "ab"]
-    assert [commit.count for commit in log.read("s")] == [1, 8, 8]
 
 
 @pytest.mark.promise(4)

@@ -15,18 +15,6 @@ from eventlog.store import Store
 from tests.support.faulty_log import FaultyLog
 
 
-@pytest.fixture
-def log() -> FaultyLog:
-    """A log that fails, holds or refuses as the test says."""
-    return FaultyLog()
-
-
-@pytest.fixture
-def session(log: FaultyLog) -> Session:
-    """A session whose deltas are flushed by commands only."""
-    return Store(log, flush_interval=1000.0).create_session(id="s")
-
-
 def started(command: Callable[[], object]) -> threading.Thread:
     """Start a thread that runs a command."""
     thread = threading.Thread(target=command)

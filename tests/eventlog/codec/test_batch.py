@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,10 +11,9 @@ from eventlog import events as ev
 from eventlog.codec.batch import Item, decode, decode_value, encode, encode_value, validate
 from eventlog.codec.decoded import events_of, spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.errors import CallError, DamagedError, DataError, TooNewError, UnknownEventError
+from eventlog.errors import CallError, DamagedError, DataError
 from eventlog.log.commit import Commit
 from eventlog.values import Origin, Tokens, Usage
-from tests.growth.measuring import least
 from tests.support.event_strategies import KINDS, events, items, texts
 
 pytestmark = pytest.mark.promise(12)
@@ -137,30 +134,6 @@ def plain(payload: bytes) -> list[object]:
 SAMPLE = encode(
     [(7, ev.SessionRenamed("tïtle")), DeltaRun.from_flat([("p", "text"), "abc", 8, ("p", "input"), "d", 9], 7)], 7
 )
-
-
-def test_a_lone_surrogate_makes_no_event_dear_to_check() -> None:
-    """Checking an event with a lone surrogate costs a small multiple of one without."""
-    plain, escaped = ev.SessionRenamed("title"), ev.SessionRenamed("title\ud800")
-    easy = least(lambda: deque(map(validate, [plain] * 2_000), maxlen=0))
-    assert least(lambda: deque(map(validate, [escaped] * 2_000), maxlen=0)) < 50 * easy
-
-
-def test_a_newer_schema_is_refused_as_such() -> None:
-    """Promise 12: events of a newer schema raise `TooNewError` with session and version."""
-    fields = plain(SAMPLE)
-    fields[0] = ev.SCHEMA + 1
-    with pytest.raises(TooNewError) as caught:
-        list(events_of(commit_of(msgspec.msgpack.encode([*fields, "more"]), 3)))
-    assert (caught.value.session, caught.value.version, caught.value.position) == ("s", 1, 100)
-
-
-def test_an_unknown_kind_is_refused_as_such() -> None:
-    """Promise 12: an unknown event kind raises `UnknownEventError` and is never skipped."""
-    payload = msgspec.msgpack.encode([ev.SCHEMA, 0, False, [[0, 0, ["zz", "field"]]]])
-    with pytest.raises(UnknownEventError) as caught:
-        list(events_of(commit_of(payload, 1)))
-    assert caught.value.session == "s"
 
 
 @pytest.mark.parametrize(

@@ -126,12 +126,6 @@ def test_a_column_of_an_impossible_width_is_refused(column: bytes, count: int) -
         unpack_column(column, count)
 
 
-def test_columns_are_little_endian() -> None:
-    """Columns are little-endian on every machine."""
-    assert pack_column([0x0102, 0x0304]) == b"\x02\x01\x04\x03"
-    assert list(unpack_column(b"\x02\x01\x04\x03", 2)) == [0x0102, 0x0304]
-
-
 @given(st.binary(max_size=2_000))
 @example(b"\xff" * 256)
 @example(b"\xff" * 257)
@@ -139,15 +133,6 @@ def test_columns_are_little_endian() -> None:
 def test_a_column_of_bytes_is_summed_up(column: bytes) -> None:
     """The fast column sum equals the plain sum, however many and however large the bytes."""
     assert sum_column(column) == sum(column)
-
-
-def test_a_clock_set_back_by_a_year_is_kept() -> None:
-    """Versions give the order, and times come back even when they go backwards."""
-    year = 365 * 86_400_000
-    pairs = [(year, PartDelta("p", "text", "a")), (0, PartDelta("p", "text", "b")), (year, PartDelta("p", "text", "c"))]
-    run = DeltaRun.from_deltas(pairs, base=5)
-    assert run.times(5) == [year, 0, year]
-    assert run.cut(1, 3).times(5) == [0, year]
 
 
 def test_one_part_needs_no_key_column_and_many_need_a_wide_one() -> None:

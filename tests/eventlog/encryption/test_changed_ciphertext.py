@@ -150,10 +150,7 @@ def test_nothing_is_opened_in_another_place(place: Place) -> None:
 
 
 def test_parts_of_an_envelope_cannot_be_exchanged(place: Place) -> None:
-    """The clear fields of an encrypted append cannot be exchanged.
-
-    Base, messages, catalog entry and names of bodies are authenticated with the ciphertext.
-    """
+    """The clear fields of an encrypted append cannot be exchanged."""
     commit = place.engine._partitions[0][0]
     encrypted = decode_encrypted_payload(commit.payload)
     for other in (
@@ -198,10 +195,7 @@ def test_plain_content_is_not_taken_in_an_encrypted_log(place: Place) -> None:
 
 
 def test_a_forged_catalog_entry_is_found(place: Place) -> None:
-    """`check` names the session whose catalog entry is not the one that was encrypted.
-
-    It decrypts every catalog entry whose key it has.
-    """
+    """`check` names the session whose catalog entry is not the one that was encrypted."""
     assert place.log.check() == []
     heads = place.engine._heads
     heads["a"] = replace(heads["a"], entry=heads["b"].entry)

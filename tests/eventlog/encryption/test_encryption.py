@@ -279,25 +279,6 @@ def test_a_provider_that_fails_is_no_lost_key(tmp_path: Path) -> None:
         assert len(service.asked) == asked, "a key is asked for once"
 
 
-def test_two_handles_and_two_processes_share_a_store(tmp_path: Path) -> None:
-    """Two handles and two processes read each other's sessions and events."""
-    path = tmp_path / "s"
-    program = (
-        "import sys, eventlog\n"
-        "with eventlog.open(sys.argv[1], keys=True) as store:\n"
-        "    store.session('p').user('from the child')\n"
-        "    store.create_session(id='c').user('its own')\n"
-    )
-    with eventlog.open(path, keys=True) as one, eventlog.open(path, keys=True) as two:
-        session = one.create_session(id="p")
-        two.session("p").user("from the second")
-        printed(program, path)
-        heard = rendered(session) + rendered(one.session("c"))
-        assert all(said in heard for said in ("from the second", "from the child", "its own"))
-        session.user("and back")
-        assert "and back" in rendered(two.session("p"))
-
-
 def hold(thing: object, secrets: list[bytes]) -> bool:
     """Whether the printed form of an object shows a key."""
     shown = repr(thing) + str(thing)
@@ -351,7 +332,7 @@ def test_nothing_is_loaded_for_a_store_that_is_not_encrypted(tmp_path: Path) -> 
 
 
 def test_the_library_that_is_missing_is_named(tmp_path: Path) -> None:
-    """Without the library `cryptography`, keys are refused with the extra that brings it."""
+    """Without the library `cryptography`, keys are refused by its extra, and no file is made."""
     program = (
         "import sys, eventlog\n"
         "sys.modules['cryptography'] = None\n"
@@ -361,6 +342,7 @@ def test_the_library_that_is_missing_is_named(tmp_path: Path) -> None:
         "    print(error)\n"
     )
     assert "pip install '.[encryption]'" in printed(program, tmp_path / "s")
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_log_in_memory_forgets_its_keys_with_itself() -> None:

@@ -76,10 +76,7 @@ def test_keyed_names_are_as_they_ever_were() -> None:
 
 
 def test_what_is_in_clear_is_read_without_a_key() -> None:
-    """The clear fields of an encrypted append, and a fork's parent, need no key.
-
-    The clear fields are base, messages, names of bodies and the encrypted catalog entry.
-    """
+    """The clear fields of an encrypted append, and a fork's parent, need no key."""
     encrypted = decode_encrypted_payload(GOLDEN["payload"])
     assert (encrypted.base, encrypted.messages, encrypted.entry) == (GOLDEN["base"], GOLDEN["messages"], GOLDEN["card"])
     assert encrypted.names == (GOLDEN["body_name"],)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import eventlog
 from eventlog.encryption import key_file
 from eventlog.encryption.envelope import decrypt_commit, decrypt_head
 from eventlog.encryption.key_file import KeyFile
@@ -365,31 +364,6 @@ def test_a_file_system_without_hard_links_destroys_keys_too(tmp_path: Path, monk
     assert [path.name for path in tmp_path.iterdir()] == ["k"]
 
 
-def test_a_key_that_is_gone_costs_no_reading_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Destroying missing keys reads the key file once, however many, and writes nothing."""
-    file = KeyFile(tmp_path / "k")
-    file.make(A)
-    before = (tmp_path / "k").stat()
-    reads: list[int] = []
-    pread = os.pread
-
-    def counted(fd: int, size: int, at: int) -> bytes:
-        reads.append(at)
-        return pread(fd, size, at)
-
-    monkeypatch.setattr(os, "pread", counted)
-    file.destroy("0" * 32)
-    once = len(reads)
-    for number in range(1, 100):
-        file.destroy(f"{number:032x}")
-    assert 0 < once == len(reads)
-    after = (tmp_path / "k").stat()
-    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    KeyFile(tmp_path / "k").make(B)
-    file.destroy(B)
-    assert file.find(B) is None
-
-
 def test_what_is_wrong_with_keys_is_no_damage_of_a_session(tmp_path: Path) -> None:
     """An unreadable key line raises `KeysError` about the key file, no damage of a session."""
     ring = KeyRing(written(tmp_path / "k", GOLDEN[:-2] + b"x\n"))
@@ -402,16 +376,6 @@ def test_what_is_wrong_with_keys_is_no_damage_of_a_session(tmp_path: Path) -> No
         with pytest.raises(KeysError, match="line 3") as caught:
             use()
         assert "one" not in str(caught.value).replace(str(tmp_path), "")
-
-
-def test_without_the_library_no_key_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without `cryptography` installed no key file and no store is created."""
-    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
-    monkeypatch.delitem(sys.modules, "eventlog.encryption.family", raising=False)
-    for keys in (True, tmp_path / "k"):
-        with pytest.raises(KeysError, match=r"a library that is not installed"):
-            eventlog.open(tmp_path / "s", keys=keys)
-    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_hole_without_end_is_not_read(tmp_path: Path) -> None:

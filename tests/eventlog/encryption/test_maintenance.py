@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
-from functools import partial
 from hashlib import sha256
-from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,24 +24,11 @@ from eventlog.log.embedded.directory import encryption_of
 from eventlog.recorder import LogFactory
 from eventlog.store import Store
 from projections.exports.jsonl import jsonl_lines
-from projections.reports.audit import audit
 from projections.verify.verify import verify
 from projections.view.model_view import ModelView
 from tests.eventlog.maintenance.test_repair import change
-from tests.projections.reports.test_audit import work
 from tests.support.encrypted_store import SECRET, Service, confess, leaks, rendered, texts
 from tests.support.sample_sessions import exchange, started
-
-
-class Named:
-    """Ids that are the same in every run."""
-
-    def __init__(self) -> None:
-        self._numbers = count()
-
-    def __call__(self, prefix: str) -> str:
-        """Return the next id."""
-        return f"{prefix}{next(self._numbers)}"
 
 
 def infos(store: Store) -> list[Any]:
@@ -95,25 +80,6 @@ def test_a_restore_to_any_position_lists_what_was_then(tmp_path: Path) -> None:
             assert verify(store).sound
 
 
-def test_a_restore_before_an_erasure_has_nothing_without_the_key(tmp_path: Path) -> None:
-    """A restore to before an erasure reads nothing unless its key still exists."""
-    service = Service()
-    path = tmp_path / "s"
-    with eventlog.open(path, keys=service) as store:
-        session = confess(store)
-        cursor, shown, said = store.cursor(), infos(store), rendered(session)
-        kept = dict(service.keys)
-        store.erase("p")
-    eventlog.restore(path, tmp_path / "r", cursor=cursor)
-    with eventlog.open(tmp_path / "r", read_only=True, keys=service) as store:
-        with pytest.raises(KeyMissingError):
-            rendered(store.session("p"))
-        assert [info.locked for info in store.sessions()] == [True]
-    service.keys = kept
-    with eventlog.open(tmp_path / "r", read_only=True, keys=service) as store:
-        assert (infos(store), rendered(store.session("p"))) == (shown, said)
-
-
 @pytest.mark.parametrize("folded", [True, False])
 def test_a_repair_needs_no_key(folded: bool, tmp_path: Path) -> None:
     """Repair needs no key and saves a sound store whole, from LMDB or the journal alone."""
@@ -141,10 +107,7 @@ def test_a_repair_needs_no_key(folded: bool, tmp_path: Path) -> None:
 
 
 def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path: Path) -> None:
-    """A repair restores a foreign stream's head from its first append.
-
-    The repaired head has the catalog entry that was encrypted with that append.
-    """
+    """A repair restores a foreign stream's head from its first append."""
     service = Service()
     log = open_log.open_log(tmp_path / "s", keys=service)
     payloads = [FOREIGN + SECRET.encode(), FOREIGN + b"two"]
@@ -221,10 +184,7 @@ def test_scrub_takes_a_redacted_part_out_of_what_the_key_opens(tmp_path: Path) -
 
 
 def test_a_second_scrub_changes_nothing(tmp_path: Path) -> None:
-    """A second scrub does not encrypt blanked content anew.
-
-    No byte of the store's payloads changes, and the ledger records nothing again.
-    """
+    """A second scrub does not encrypt blanked content anew."""
     with eventlog.open(tmp_path / "s", keys=True) as store:
         session = store.create_session(id="p")
         session.user(SECRET, id="m")
@@ -257,27 +217,6 @@ def test_a_store_whose_format_cannot_be_read_is_refused_by_name(
     assert service.asked == ["make"] * encrypted
     with eventlog.open(tmp_path / "s", keys=keys) as store:
         assert store.vacuum().erased == 0  # refused while another handle has the store open
-
-
-def test_a_family_that_died_while_nobody_looked_loses_its_key(tmp_path: Path) -> None:
-    """Vacuum destroys the key that a program killed after an erasure left behind."""
-    service, dying = Service(), True
-
-    def keys(verb: str, name: str) -> bytes | None:
-        if verb == "destroy" and dying:
-            raise KeyboardInterrupt
-        return service(verb, name)
-
-    with eventlog.open(tmp_path / "s", keys=keys) as store:
-        exchange(store.create_session(id="p"))
-        exchange(store.create_session(id="q"))
-        with pytest.raises(KeyboardInterrupt):
-            store.erase("p")
-        assert len(service.keys) == 3
-        dying = False
-        store.vacuum()
-        assert len(service.keys) == 2
-        assert rendered(store.session("q"))
 
 
 def test_a_key_file_that_came_back_loses_its_dead_keys_again(tmp_path: Path) -> None:
@@ -356,36 +295,6 @@ def _stored_entry(store: Store, session: str) -> bytes:
     head = store.log.engine.head(session)
     assert head is not None
     return head.entry
-
-
-def test_a_store_killed_at_any_moment_opens_with_its_keys(tmp_path: Path) -> None:
-    """A copy of a live store's files opens as after a crash, with the same keys."""
-    service = Service()
-    with eventlog.open(tmp_path / "s", keys=service) as store:
-        session = store.create_session(id="p")
-        for number in range(6):
-            session.user(f"{SECRET} {number}")
-            shutil.copytree(tmp_path / "s", tmp_path / str(number))
-    for number in range(6):
-        with eventlog.open(tmp_path / str(number), keys=service) as store:
-            session = store.session("p")
-            assert texts(session) == [f"{SECRET} {earlier}" for earlier in range(number + 1)]
-            session.user("and on")
-            assert len(service.keys) == 2
-
-
-def test_audit_and_export_are_those_of_a_plain_store(tmp_path: Path) -> None:
-    """Audit and export give the same bytes with and without encryption."""
-    found: list[Any] = []
-    for keys in None, True:
-        with eventlog.open(tmp_path / str(keys), keys=keys, clock=partial(int, 1000), new_id=Named()) as store:
-            session = store.create_session(id="p", title=SECRET)
-            session.user("large " * 400)
-            work(session, 3)
-            told = list(audit(session))
-            assert {step.verdict for step in told} == {"match"}
-            found.append((told, list(jsonl_lines(session)), ModelView.of(session).digest))
-    assert found[0] == found[1]
 
 
 def test_an_import_gives_each_family_its_own_texts(tmp_path: Path) -> None:

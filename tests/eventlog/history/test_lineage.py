@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
-from time import process_time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,65 +115,3 @@ def test_hidden_is_what_is_not_effective(steps: list[int | None]) -> None:
     history, lists = grow(steps)
     now = len(lists) - 1
     assert spelled(list(hidden(history.at(now), now))) == sorted(set(range(1, now + 1)) - set(lists[now]))
-
-
-def undo_and_return(history: History, version: int) -> int:
-    """Undo far back, return to a version this hid, and redo one of the two."""
-    history.roll_back(version + 1, 5)
-    history.roll_back(version + 2, version - 1)
-    history.roll_back(version + 3, version + 1)
-    return version + 4
-
-
-def undo_and_redo(history: History, version: int) -> int:
-    """Undo far back, and redo it."""
-    history.roll_back(version + 1, 5)
-    history.roll_back(version + 2, version)
-    return version + 2
-
-
-def undo_and_go_on(history: History, version: int) -> int:
-    """Undo one step, and add another message."""
-    history.roll_back(version + 1, version - 1)
-    return version + 3
-
-
-def redo_after_more(history: History, version: int) -> int:
-    """Undo, redo, and add a message, so that the history has more and more pieces."""
-    history.roll_back(version + 1, 5)
-    history.roll_back(version + 2, version)
-    return version + 3
-
-
-def cost_of(rollbacks: int, again: Callable[[History, int], int]) -> float:
-    """Processor seconds of `count` rollbacks, each followed by reads of old and new versions."""
-    best = 1e9
-    for _ in range(3):
-        history, version = History(), 10
-        begin = process_time()
-        while len(history.starts) <= rollbacks:
-            version = again(history, version)
-            for look in (1, 7, version // 2, version - 1, version):
-                history.holds(look)
-            history.to_redo()
-        best = min(best, process_time() - begin)
-    return best
-
-
-def test_ten_thousand_rollbacks_stay_fast() -> None:
-    """Ten times as many rollbacks cost about ten times as much, up to 10,000."""
-    for pattern in (undo_and_return, undo_and_redo, undo_and_go_on, redo_after_more):
-        assert any(cost_of(10_000, pattern) < 30 * cost_of(1_000, pattern) for _ in range(3)), pattern.__name__
-
-
-def test_ten_thousand_rollbacks_take_few_steps() -> None:
-    """After 10,000 nested rollbacks a lookup follows a few jump pointers."""
-    history, version = History(), 10
-    while len(history.starts) <= 10_000:
-        version = redo_after_more(history, version)
-    for look in range(1, version, 97):
-        node, steps = len(history.starts) - 1, 0
-        while history.starts[history.parents[node]] > look:
-            node = history.jumps[node] if history.starts[history.jumps[node]] > look else history.parents[node]
-            steps += 1
-        assert steps <= 60

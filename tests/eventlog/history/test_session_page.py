@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,21 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 import eventlog
-from eventlog.codec.batch import encode_value
-from eventlog.codec.payload import ENCRYPTED as ENCRYPTED_MARK
-from eventlog.codec.payload import FOREIGN
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.encryption.log import EncryptedLog
-from eventlog.errors import CallError, CursorError
+from eventlog.errors import CursorError
 from eventlog.history import session_page
-from eventlog.history.catalog import CatalogEntry
-from eventlog.history.session_lists import forks_list, lists_named, lists_of, subsessions_list
 from eventlog.maintenance.backup import restore
 from eventlog.maintenance.repair import repair
 from eventlog.store import Store, open_store
 from eventlog.values import Text
 from projections.verify.verify import verify
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.python_process import printed
 from tests.support.sample_sessions import started
 
@@ -41,12 +34,7 @@ with eventlog.open(sys.argv[1]) as store:
 """
 
 
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Places for stores, on every engine and encrypted."""
-    place = Engine(str(request.param), tmp_path)
-    yield place
-    place.close()
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def fill(store: Store, sessions: int, scopes: int = 1) -> None:
@@ -168,26 +156,6 @@ def test_archived_and_sub_sessions_are_chosen(engine: Engine) -> None:
         assert pages(store, "u0", archived=False, subsessions=False, limit=2) == [["s03", "s02"], ["s01", "s00"]]
 
 
-def test_erased_sessions_leave_the_list(engine: Engine) -> None:
-    """An erased session is on no page, of its scope, of none, or of all."""
-    with engine.open() as store:
-        fill(store, 4)
-        store.erase("s02")
-        assert pages(store) == pages(store, "u0") == [["s03", "s01", "s00"]]
-        assert pages(store, "") == [[]]
-
-
-def test_a_list_after_closing_and_opening(engine: Engine) -> None:
-    """Folded and later sessions are one list; a cursor goes on in another store object."""
-    with engine.open() as store:
-        fill(store, 8)
-        first = store.newest_sessions(limit=3)
-    with engine.open() as store:
-        assert ids(store.newest_sessions(limit=9, cursor=first.next)) == ["s04", "s03", "s02", "s01", "s00"]
-        store.session("s00").user("x")
-        assert ids(store.newest_sessions(limit=2)) == ["s00", "s07"]
-
-
 def test_another_process_moves_a_session_to_the_front(tmp_path: Path) -> None:
     """A list shows at once what another process has committed."""
     with open_store(tmp_path / "s") as store:
@@ -251,22 +219,6 @@ def test_a_cursor_of_another_store(engine: Engine, tmp_path: Path) -> None:
                 another.newest_sessions(cursor=cursor)
 
 
-def test_wrong_arguments(store: Store) -> None:
-    """A wrong argument is `CallError` before anything is read."""
-    wrong: list[dict[str, Any]] = [
-        {"limit": 0},
-        {"limit": -1},
-        {"limit": "1"},
-        {"scope": 1},
-        {"cursor": b"x"},
-        {"archived": 1},
-        {"subsessions": "yes"},
-    ]
-    for given in wrong:
-        with pytest.raises(CallError):
-            store.newest_sessions(**given)
-
-
 @pytest.mark.parametrize("keys", [None, True])
 def test_copies_and_rewritings(tmp_path: Path, *, keys: bool | None) -> None:
     """Backup, restore, repair and vacuum keep the list; a cursor outlives the copies only."""
@@ -297,10 +249,6 @@ def test_copies_and_rewritings(tmp_path: Path, *, keys: bool | None) -> None:
     with open_store(tmp_path / "repaired", keys=_key_file(path, keys)) as store:
         assert pages(store) == [["s00", "s05", "s03", "s02", "s01"]]
         assert pages(store, "u0") == [["s00", "s02"]]
-
-
-def _unnamed(_log: EncryptedLog, _scope: str) -> str:
-    return ""
 
 
 def _key_file(path: Path, keys: bool | None) -> Path | None:
@@ -353,45 +301,3 @@ def test_an_encrypted_store_has_no_scope_in_clear(tmp_path: Path) -> None:
     for file in path.rglob("*"):
         if file.is_file():
             assert b"secret" not in file.read_bytes()
-
-
-def test_encrypted_entries_of_an_earlier_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries without the hash of their scope are found between those that have it."""
-    with open_store(tmp_path / "s", keys=True) as store:
-        with monkeypatch.context() as patch:
-            patch.setattr(EncryptedLog, "scope_name", _unnamed)
-            fill(store, 6, scopes=2)
-            store.session("s03").archive()
-        store.create_session(id="new", scope="u1", time=1001)
-        assert pages(store, "u1", limit=2) == [["s05", "new"], ["s03", "s01"]]
-        assert pages(store, "u1", archived=False, limit=2) == [["s05", "new"], ["s01"]]
-        assert pages(store, "u0", archived=True) == [[]]
-        assert len(ids(store.newest_sessions())) == 7
-        store.session("s01").user("now it has one")
-        assert pages(store, "u1", limit=2) == [["s01", "s05"], ["new", "s03"]]
-
-
-def test_what_is_in_no_list() -> None:
-    """Foreign, erased and unreadable sessions are in no list of a scope; any other is in two."""
-    assert lists_of(FOREIGN + b"x") == lists_of(b"\xff") == lists_of(ENCRYPTED_MARK + b"x") == ()
-    assert lists_of(encode_value(CatalogEntry(erased=True, parent="p"))) == ()
-    assert lists_of(encode_value(CatalogEntry(erased=True, fork_of="p"))) == (forks_list("p"),)
-    assert len(set(lists_of(encode_value(CatalogEntry())))) == len(set(lists_of(b""))) == 2
-    for scope in ("", "a", "\udc80"):
-        entry = encode_value(CatalogEntry(scope=scope, archived=True, parent="p", fork_of="f"))
-        own = set(lists_of(entry)) - {forks_list("f"), subsessions_list("p")}
-        assert len(own) == len(lists_of(entry)) - 2 == 2
-        assert own < {*lists_named(None, None, None), *lists_named(scope, None, None)}
-        assert set(lists_of(entry)).isdisjoint(lists_named(scope, False, None))
-        assert set(lists_of(entry)).isdisjoint(lists_named(scope, None, False))
-
-
-def test_from_asyncio(engine: Engine) -> None:
-    """In asyncio a page is read in a thread."""
-
-    async def listed(store: Store) -> list[str]:
-        return ids(await asyncio.to_thread(store.newest_sessions, "u0", limit=2))
-
-    with engine.open() as store:
-        fill(store, 3)
-        assert asyncio.run(listed(store)) == ["s02", "s01"]

@@ -12,20 +12,17 @@ from msgspec.structs import replace
 import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
-from eventlog.codec.batch import encode
-from eventlog.codec.decoded import spans_of
 from eventlog.errors import DamagedError
 from eventlog.history.session_lists import lists_of
 from eventlog.history.tree_heads import tree_head_before
 from eventlog.integrity.fork_anchor import portable, prefix_head, read_prefix
 from eventlog.log.commit import Commit
 from eventlog.log.embedded.engine import open_log
-from eventlog.log.memory import MemoryLog
 from eventlog.log.merkle import grow, leaf_of
 from eventlog.log.merkle_check import TreeState
 from eventlog.maintenance.repair import repair
 from projections.verify.verify import verify, verify_session
-from tests.support.engines import ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
 from tests.support.forger import careful, forgeries, rewrite
 from tests.support.sample_sessions import exchange, started
 
@@ -51,8 +48,15 @@ def grown(store: Store, session: str, at: int) -> TreeState:
     return TreeState(version, appends, peaks)
 
 
-def check_anchors(store: Store, *, stored: bool) -> None:
-    """Fork a session and its fork at every version, and compare the anchors with the leaves."""
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("name", [*ENGINES, ENCRYPTED])
+def test_a_fork_at_any_version_keeps_the_head_of_that(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stored: bool
+) -> None:
+    """A fork's first event has its parent's head at the fork, also from a stored tree head."""
+    if stored:
+        monkeypatch.setattr("eventlog.state.committed.EVERY", 5)
+    store = Engine(name, tmp_path).open(**({"checkpoint_events": 5} if stored else {}))
     session = store.create_session(id="p")
     for _ in range(3):
         exchange(session)
@@ -70,19 +74,6 @@ def check_anchors(store: Store, *, stored: bool) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_a_fork_at_any_version_keeps_the_head_of_that(name: str, tmp_path: Path) -> None:
-    """A fork's first event has its parent's head at the fork, also inside an append."""
-    check_anchors(Engine(name, tmp_path).open(), stored=False)
-
-
-@pytest.mark.parametrize("name", ENGINES)
-def test_stored_tree_heads_give_the_same_anchors(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An anchor made from a stored head of the tree is the one made from all leaves."""
-    monkeypatch.setattr("eventlog.state.committed.EVERY", 5)
-    check_anchors(Engine(name, tmp_path).open(checkpoint_events=5), stored=True)
-
-
 def test_the_head_of_a_session_without_one() -> None:
     """A root session anchors no head; bad anchor bytes are damage; exports drop the anchor."""
     with eventlog.open("memory:") as store:
@@ -94,22 +85,6 @@ def test_the_head_of_a_session_without_one() -> None:
         for data in (b"\1", event.parent_head[:-1], event.parent_head + bytes(32), bytes(16)):
             with pytest.raises(DamagedError):
                 read_prefix(data)
-
-
-def test_a_fork_of_before_heads_were_kept_is_sound() -> None:
-    """A fork from before anchors existed is sound: its event has no parent head."""
-    log = MemoryLog()
-    with Store(log) as store:
-        session = store.create_session(id="p")
-        session.user("question")
-        fork = session.fork(id="f")
-        (commit,) = list(store.log.read("f"))
-        (span,) = spans_of(commit)
-        assert isinstance(span.item, ev.SessionForked)
-        old = replace(commit, payload=encode([(span.time, portable(span.item))], span.time))
-        log._sessions["f"] = careful([old])
-        log._heads["f"] = replace(log._heads["f"], peaks=leaf_of(old), messages=0)  # it counted its own only
-        assert verify_session(store, fork.id).sound
 
 
 def put_forgery(path: Path, commits: list[Commit]) -> None:

@@ -84,11 +84,7 @@ def forged(records: list[frames.Record], commits: list[Commit]) -> Iterator[fram
 
 
 def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
-    """A forgery in the journal's unfolded tail is found and its version named.
-
-    A history that only lacks its end is not detectable from the store itself, but against a kept
-    head.
-    """
+    """A forgery in the journal's unfolded tail is found and its version named."""
     path = tmp_path / "s"
     store = Store(open_log(path, **SMALL))
     fill(store)

@@ -33,6 +33,7 @@ from eventlog.log.memory import MemoryLog
 from eventlog.log.postgres.engine import PostgresLog
 from tests.support.decisions import MARKED, at_decision
 from tests.support.postgres_server import give_back, new_place, running
+from tests.support.sample_sessions import run_together
 
 if TYPE_CHECKING:
     from eventlog.log.commit import Ticket
@@ -241,14 +242,6 @@ def test_a_known_request_gives_the_first_result(log: Log) -> None:
     assert written(log) == 2
 
 
-@pytest.mark.promise(5)
-def test_a_request_id_with_other_content_is_refused(log: Log) -> None:
-    """A request id with other content is `RequestReusedError`."""
-    begin(log, request="r", digest=b"d")
-    with pytest.raises(RequestReusedError):
-        put(log, request="r", digest=b"e")
-
-
 def test_the_order_of_the_checks(log: Log) -> None:
     """Comparisons come in order: request id, existence, epoch, expected version."""
     begin(log, request="r", digest=b"d")
@@ -344,11 +337,7 @@ def test_exactly_one_of_many_threads_wins_a_version(log: Log) -> None:
             while (head := log.head("s")) and head.version <= expected:
                 time.sleep(0.001)
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    run_together(6, write)
     assert sorted(outcomes) == sorted(f"won {expected}" for expected in range(1, 11))
     assert versions(log.read("s")) == [(number, number) for number in range(1, 12)]
 
@@ -391,12 +380,6 @@ def test_reading_is_a_snapshot(log: Log) -> None:
     put(log)
     assert versions(forward) == [(1, 1), (2, 2)]
     assert versions(backward) == [(2, 2), (1, 1)]
-
-
-def test_an_unknown_session_has_no_commits(log: Log) -> None:
-    """An unknown session has no commits, and no head."""
-    assert list(log.read("nobody")) == []
-    assert log.head("nobody") is None
 
 
 def test_following_by_position(log: Log) -> None:
@@ -780,11 +763,7 @@ def test_a_ticket_knows_when_it_is_done(log: Log) -> None:
     """Several threads may wait for one ticket repeatedly; it says when its outcome is known."""
     ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, creates_at=0))
     results: list[Committed] = []
-    threads = [threading.Thread(target=lambda: results.append(ticket.wait(30))) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    run_together(5, lambda _: results.append(ticket.wait(30)))
     assert ticket.done()
     assert results == [Committed("s", 1, 1, 1)] * 5
 
@@ -869,11 +848,7 @@ def test_threads_waiting_for_durability(log: Log) -> None:
             if committed.last != number:
                 wrong.append(committed)
 
-    threads = [threading.Thread(target=work, args=(f"s{number}",)) for number in range(64)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    run_together(64, lambda number: work(f"s{number}"))
     assert not wrong
     assert written(log) == 64 * 11
     assert log.check() == []
@@ -924,15 +899,6 @@ def test_a_closed_log_says_so(log: Log) -> None:
     for use in USES:
         with pytest.raises(ClosedError):
             use(log)
-
-
-def test_a_log_that_is_checked_is_fine(log: Log) -> None:
-    """`check` reads a whole log and finds no fault."""
-    for name in ("a", "b", "c"):
-        begin(log, name, count=2, bodies=[(name.encode() * 32, b"body")])
-        put(log, name, payload=bytes(5000))
-    begin(log, "fork", creates_at=17)
-    assert log.check() == []
 
 
 def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:

@@ -94,34 +94,6 @@ def test_a_list_is_a_sort_of_its_heads(place: tuple[Log, Fold], seed: int) -> No
     assert log.check() == []
 
 
-def test_equal_times_are_in_the_order_of_positions(place: tuple[Log, Fold]) -> None:
-    """Of two sessions with the same time the one with the later event comes first."""
-    log, fold = place
-    x, y, z = [name for name in map(str, range(50)) if not log.partition_of(name)][:3]
-    for session in (x, y, z):
-        put(log, session, 7, b"a")
-    fold()
-    put(log, x, 7, None)
-    assert ids(log.newest([b"a"], limit=9)) == [x, z, y]
-    assert ids(log.newest([b"a"], before=(7, 3 * log.partitions), limit=9)) == [y]
-
-
-def test_pages_go_on_while_others_append(place: tuple[Log, Fold]) -> None:
-    """A session that gets an event between two pages moves to the front, and shifts none."""
-    log, fold = place
-    for number in range(9):
-        put(log, f"s{number}", number, b"a")
-    fold()
-    first = log.newest([b"a"], limit=3)
-    put(log, "s2", 100, None)
-    put(log, "new", 101, b"a")
-    put(log, "s4", 102, b"b")
-    rest = log.newest([b"a"], before=log.place_of(first[-1]), limit=9)
-    assert ids(first) == ["s8", "s7", "s6"]
-    assert ids(rest) == ["s5", "s3", "s1", "s0"]
-    assert ids(log.newest([b"a"], limit=2)) == ["new", "s2"]
-
-
 def test_unknown_lists_and_no_limit(place: tuple[Log, Fold]) -> None:
     """A list without sessions is empty, and so is a page of none."""
     log, _ = place

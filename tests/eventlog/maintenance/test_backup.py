@@ -7,7 +7,6 @@ import os
 import shutil
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,16 +14,13 @@ import eventlog
 from eventlog.errors import AlreadyExistsError, BusyError, CallError, CursorError, UnfinishedError
 from eventlog.integrity.heads import StoreHead
 from eventlog.log.embedded.engine import open_log
-from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.embedded.options import Options
 from eventlog.maintenance import backup as backups
 from eventlog.store import Store
 from projections.verify.verify import verify
 from tests.support.dying_io import DyingIO, survives
+from tests.support.faulty_io import FaultyIO
 from tests.support.sample_sessions import exchange
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 LARGE = "a large text, stored once " * 100
 
@@ -211,30 +207,19 @@ def test_a_backup_that_dies_goes_on(tmp_path: Path) -> None:
     assert at > 5
 
 
-class _FullIO(JournalIO):
-    """A disk without space, until some is set."""
-
-    full = True
-
-    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
-        """Refuse while there is no space."""
-        if self.full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return super().pwrite(fd, data, offset)
-
-
 def test_a_full_disk_ends_a_backup_and_no_more(tmp_path: Path) -> None:
     """A backup on a full disk is `BusyError` and unfinished; with space it goes on."""
     with eventlog.open(tmp_path / "s") as store:
         fill(store, 1)
         head = store.head()
-    io = _FullIO()
+    io = FaultyIO()
+    io.refused["pwrite"] = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with Store(open_log(tmp_path / "s", read_only=True, io=io)) as store:
         with pytest.raises(BusyError):
             store.backup(tmp_path / "b")
         with pytest.raises(UnfinishedError):
             eventlog.open(tmp_path / "b", read_only=True)
-        io.full = False
+        io.refused.clear()
         store.backup(tmp_path / "b")
     whole(tmp_path / "b", head)
 
@@ -259,9 +244,3 @@ def test_a_place_that_holds_something_else_is_refused(tmp_path: Path) -> None:
         with pytest.raises(CallError):
             store.backup(tmp_path / "b")
         assert (tmp_path / "files" / "letter").read_text() == "dear"
-
-
-def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
-    """Backing up a store in memory is refused with a clear error."""
-    with eventlog.open("memory:") as store, pytest.raises(CallError):
-        store.backup(tmp_path / "b")

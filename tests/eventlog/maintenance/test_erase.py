@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -171,17 +172,18 @@ def test_vacuum_gives_space_back(tmp_path: Path) -> None:
         assert store.log.commits_after(last, 1)[0].position == last + 1, "no position is given twice"
 
 
-def test_vacuum_waits_for_nobody(tmp_path: Path) -> None:
-    """Vacuum is refused while another handle is open, and in memory; the store goes on."""
+@pytest.mark.parametrize("work", [Store.vacuum, Store.scrub])
+def test_a_rewriting_waits_for_nobody(tmp_path: Path, work: Callable[[Store], object]) -> None:
+    """Vacuum and scrub are refused while another handle is open, and in memory."""
     with eventlog.open(tmp_path / "s") as store:
         exchange(store.create_session(id="p"))
         with eventlog.open(tmp_path / "s"), pytest.raises(BusyError):
-            store.vacuum()
-        store.vacuum()
+            work(store)
+        work(store)
         exchange(store.session("p"))
         assert verify(store, deep=True).sound
     with eventlog.open("memory:") as store, pytest.raises(CallError):
-        store.vacuum()
+        work(store)
 
 
 def test_a_vacuum_that_dies_leaves_one_whole_store(tmp_path: Path) -> None:

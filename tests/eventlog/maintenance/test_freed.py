@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,9 @@ from eventlog.codec.redaction import is_freed
 from eventlog.errors import DamagedError
 from eventlog.history.cursor import cursor_at
 from eventlog.history.streams import stream_spans
-from eventlog.history.value_index import PREFIX
-from eventlog.log.embedded.engine import open_log
-from eventlog.session.session import Session
 from eventlog.store import Store
 from projections.verify.scrubbed import unexplained
 from projections.verify.verify import verify
-from tests.support.dying_io import DyingIO, survives
 from tests.support.engines import Engine
 from tests.support.export_sessions import canonical, jsonl, read
 from tests.support.file_search import files_with
@@ -119,49 +114,6 @@ def test_a_value_stays_as_long_as_a_fork_has_it(tmp_path: Path, options: dict[st
     assert not files_with(tmp_path / "s", OLD)
 
 
-def test_an_append_with_other_values_keeps_them(tmp_path: Path, options: dict[str, Any]) -> None:
-    """A scrub leaves the rest of an append: other values, messages, redactions."""
-    with eventlog.open(tmp_path / "s", **options) as store:
-        session = store.create_session(id="a")
-        message = session.user("a secret")
-        with session.reader.deciding() as state:
-            part = next(iter(state.messages[message].parts))
-        with session.pipeline():
-            session.values.put("a", OLD)
-            session.values.put("b", NEW)
-            session.user("question")
-            session.redact(part)
-        with session.pipeline():
-            session.values.put("a", NEW)
-            session.values.put("c", OLD)
-        session.values.put("c", NEW)
-        store.scrub()
-        session = store.session("a")
-        assert {found.key: found.value for found in session.values.items()} == dict.fromkeys("abc", NEW)
-        assert sum(isinstance(found.event, ev.UserMessageAdded) for found in session.events()) == 2
-        report = verify(store, deep=True)
-        assert report.sound, report
-    assert not files_with(tmp_path / "s", OLD)
-    assert not files_with(tmp_path / "s", "a secret")
-
-
-def test_shelves_are_freed_too(tmp_path: Path, options: dict[str, Any]) -> None:
-    """A superseded value of a shelf, and all of a dropped shelf, are in no file after a scrub."""
-    with eventlog.open(tmp_path / "s", **options) as store:
-        shelf = store.shelf("plans")
-        shelf.values.put("plan", OLD)
-        shelf.values.put("plan", NEW)
-        store.shelf("dropped").values.put("plan", OLDER)
-        store.drop_shelf("dropped")
-        store.scrub()
-        found = store.shelf("plans").values.get("plan")
-        assert found is not None
-        assert found.value == NEW
-        assert verify(store, deep=True).sound
-    assert not files_with(tmp_path / "s", OLD)
-    assert not files_with(tmp_path / "s", OLDER)
-
-
 @pytest.mark.promise(11)
 def test_a_value_that_is_still_the_newest_is_not_passed_off_as_freed(tmp_path: Path) -> None:
     """`verify` finds an emptied append whose value nothing has replaced."""
@@ -224,63 +176,3 @@ def test_freed_values_are_exported_and_imported(tmp_path: Path) -> None:
     assert read(copy, lines).skipped == []
     assert canonical(copy.session("a")) == events
     place.close()
-
-
-def test_a_scrub_keeps_the_index_of_others(tmp_path: Path) -> None:
-    """A scrub drops what is derived from the sessions that it changed, and of no others."""
-    with eventlog.open(tmp_path / "s") as store:
-        changed, same = store.create_session(id="a"), store.create_session(id="b")
-        for session in (changed, same):
-            session.values.put("plan", OLD)
-        changed.values.put("plan", NEW)
-        before = store.log.derived_keys(PREFIX)
-        store.scrub()
-        assert 0 < len(store.log.derived_keys(PREFIX)) < len(before)
-        for name, value in (("a", NEW), ("b", OLD)):
-            found = store.session(name).values.get("plan")
-            assert found is not None
-            assert found.value == value
-
-
-def plans(path: Path) -> None:
-    """A store with values to be freed, and one that a fork has."""
-    with eventlog.open(path) as store:
-        session = store.create_session(id="a")
-        session.values.put("plan", f"{OLD} " * LARGE)
-        session.values.put("kept", OLDER)
-        session.fork(id="f").values.put("plan", NEW)
-        session.values.put("plan", NEW)
-        session.values.put("kept", NEW)
-
-
-def contents(session: Session) -> dict[str, str | bytes]:
-    """The values of a session."""
-    return {found.key: found.value for found in session.values.items()}
-
-
-@pytest.mark.promise(1)
-def test_a_killed_scrub_loses_no_value(tmp_path: Path) -> None:
-    """A scrub that is killed at any of its steps leaves all newest values; the next one frees."""
-    template = tmp_path / "t"
-    plans(template)
-    at = 1
-    survived = False
-    while not survived:
-        path = tmp_path / f"{at}"
-        shutil.copytree(template, path)
-
-        def work(io: DyingIO, path: Path = path) -> None:
-            with Store(open_log(path, io=io)) as store:
-                store.scrub()
-
-        survived = survives(at, work)
-        with eventlog.open(path) as store:
-            assert contents(store.session("a")) == {"plan": NEW, "kept": NEW}
-            assert contents(store.session("f")) == {"plan": NEW, "kept": OLDER}
-            assert verify(store).sound
-            store.scrub()
-            assert contents(store.session("f")) == {"plan": NEW, "kept": OLDER}
-        assert not files_with(path, OLD)
-        shutil.rmtree(path)
-        at += 1
-    assert at > 10

@@ -24,7 +24,7 @@ from eventlog.errors import (
 )
 from eventlog.log.commit import Append
 from eventlog.log.postgres import schema
-from eventlog.log.postgres.opening import create, filling, open_log, upgrade
+from eventlog.log.postgres.opening import create, open_log, upgrade
 from eventlog.maintenance import server_copies
 from eventlog.store import Store
 from projections.verify.verify import verify
@@ -176,20 +176,6 @@ def test_backup_and_restore_between_engines(tmp_path: Path, *, encrypted: bool) 
         eventlog.restore(address, tmp_path / "fourth", cursor="x")
 
 
-def test_a_backup_into_its_place_is_written_anew(place: str, tmp_path: Path) -> None:
-    """A second backup replaces the first whole; one of another store is refused."""
-    with eventlog.open(place) as store:
-        filled(store)
-        store.backup(tmp_path / "copy")
-        store.session("p").user("later")
-        store.backup(tmp_path / "copy")
-        with eventlog.open(tmp_path / "copy") as copy:
-            assert shown(copy) == shown(store)
-    other = running().new_schema()
-    with eventlog.open(other) as store, pytest.raises(CallError, match="another store"):
-        store.backup(tmp_path / "copy")
-
-
 def test_a_restore_that_broke_off_does_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that is being filled does not open, and the same restore writes it anew."""
     with eventlog.open(tmp_path / "store") as store:
@@ -246,14 +232,6 @@ def test_a_role_needs_no_more_than_rows(place: str) -> None:
     with pytest.raises(StorageError, match="refuses"):
         eventlog.open(place.replace("postgres@", "reader@")).create_session()
     running().ask("DROP OWNED BY writer, reader; DROP ROLE writer, reader")
-
-
-def test_filling_needs_an_empty_log(place: str) -> None:
-    """A log with something in it is not filled."""
-    with eventlog.open(place) as store:
-        store.create_session()
-    with pytest.raises(AlreadyExistsError), filling(place, ""):
-        pass
 
 
 @pytest.mark.parametrize("to_server", [True, False])

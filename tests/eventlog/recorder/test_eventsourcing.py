@@ -71,12 +71,8 @@ class TestAggregateRecorderInMemory(OnMemory, cases.AggregateRecorderTestCase):
         return LogAggregateRecorder(RecorderStream(self.open(), "app"))
 
 
-class TestAggregateRecorderOnDisk(OnDisk, cases.AggregateRecorderTestCase):
+class TestAggregateRecorderOnDisk(OnDisk, TestAggregateRecorderInMemory):
     """Events by originator: atomic, unique, selected by version; on disk."""
-
-    def create_recorder(self) -> LogAggregateRecorder:
-        """The recorder under test."""
-        return LogAggregateRecorder(RecorderStream(self.open(), "app"))
 
 
 class TestApplicationRecorderInMemory(OnMemory, cases.ApplicationRecorderTestCase[LogApplicationRecorder]):
@@ -91,16 +87,8 @@ class TestApplicationRecorderInMemory(OnMemory, cases.ApplicationRecorderTestCas
         self.optional_test_insert_subscribe()
 
 
-class TestApplicationRecorderOnDisk(OnDisk, cases.ApplicationRecorderTestCase[LogApplicationRecorder]):
+class TestApplicationRecorderOnDisk(OnDisk, TestApplicationRecorderInMemory):
     """Notifications on disk: contiguous, selectable, written concurrently, followed live."""
-
-    def create_recorder(self) -> LogApplicationRecorder:
-        """The recorder under test."""
-        return LogApplicationRecorder(RecorderStream(self.open(), "app"))
-
-    def test_insert_subscribe(self) -> None:
-        """A subscription gives what is there and what comes, in order, until it is stopped."""
-        self.optional_test_insert_subscribe()
 
 
 class TestTrackingRecorderInMemory(OnMemory, cases.TrackingRecorderTestCase):
@@ -111,12 +99,8 @@ class TestTrackingRecorderInMemory(OnMemory, cases.TrackingRecorderTestCase):
         return LogTrackingRecorder(RecorderStream(self.open(), "app"))
 
 
-class TestTrackingRecorderOnDisk(OnDisk, cases.TrackingRecorderTestCase):
+class TestTrackingRecorderOnDisk(OnDisk, TestTrackingRecorderInMemory):
     """Positions only grow, and can be waited for; on disk."""
-
-    def create_recorder(self) -> LogTrackingRecorder:
-        """The recorder under test."""
-        return LogTrackingRecorder(RecorderStream(self.open(), "app"))
 
 
 class TestProcessRecorderInMemory(OnMemory, cases.ProcessRecorderTestCase):
@@ -127,12 +111,8 @@ class TestProcessRecorderInMemory(OnMemory, cases.ProcessRecorderTestCase):
         return LogProcessRecorder(RecorderStream(self.open(), "app"))
 
 
-class TestProcessRecorderOnDisk(OnDisk, cases.ProcessRecorderTestCase):
+class TestProcessRecorderOnDisk(OnDisk, TestProcessRecorderInMemory):
     """Events and their tracking position are recorded together or not at all; on disk."""
-
-    def create_recorder(self) -> LogProcessRecorder:
-        """The recorder under test."""
-        return LogProcessRecorder(RecorderStream(self.open(), "app"))
 
 
 class TestNotificationsInMemory(OnMemory, cases.NonInterleavingNotificationIDsBaseCase):
@@ -143,12 +123,8 @@ class TestNotificationsInMemory(OnMemory, cases.NonInterleavingNotificationIDsBa
         return LogApplicationRecorder(RecorderStream(self.open(), "app"))
 
 
-class TestNotificationsOnDisk(OnDisk, cases.NonInterleavingNotificationIDsBaseCase):
+class TestNotificationsOnDisk(OnDisk, TestNotificationsInMemory):
     """Two large inserts at the same time do not interleave; on disk."""
-
-    def create_recorder(self) -> LogApplicationRecorder:
-        """The recorder under test."""
-        return LogApplicationRecorder(RecorderStream(self.open(), "app"))
 
 
 class OtherTrackingRecorder(LogTrackingRecorder):
@@ -273,12 +249,8 @@ class TestViewInMemory(OnMemory, projection_cases.EventCountersViewTestCase):
         return CountersView(RecorderStream(self.open(), "view"))
 
 
-class TestViewOnDisk(OnDisk, projection_cases.EventCountersViewTestCase):
+class TestViewOnDisk(OnDisk, TestViewInMemory):
     """A view is updated together with its position, each position once; on disk."""
-
-    def construct_event_counters_view(self) -> CountersView:
-        """The view under test."""
-        return CountersView(RecorderStream(self.open(), "view"))
 
 
 class TestProjectionInMemory(InEnvironment, projection_cases.AggregateEventCountersProjectionTestCase):

@@ -5,12 +5,8 @@ from __future__ import annotations
 import os
 from unittest import TestCase
 
-import pytest
-
-from eventlog.errors import CallError
 from eventlog.log.contract import Log
 from eventlog.log.postgres.opening import open_log
-from eventlog.recorder.conversations import ConversationRecorder
 from tests.eventlog.recorder import test_eventsourcing as cases
 from tests.support.postgres_server import give_back, new_place
 
@@ -82,17 +78,3 @@ class TestProjection(InEnvironment, cases.TestProjectionOnDisk):
 
 class TestEventSourcedProjection(InEnvironment, cases.TestEventSourcedProjectionOnDisk):
     """An event-sourced projection shares one log with its application."""
-
-
-def test_conversations_need_one_order() -> None:
-    """The recorder of conversations works with one partition and refuses more, typed."""
-    for partitions in (1, 4):
-        address = new_place(partitions)
-        log = open_log(address)
-        if partitions == 1:
-            assert ConversationRecorder(log).max_notification_id() is None
-        else:
-            with pytest.raises(CallError, match="4 partitions"):
-                ConversationRecorder(log)
-        log.close()
-        give_back(address, partitions)

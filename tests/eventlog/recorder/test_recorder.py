@@ -6,11 +6,12 @@ import ast
 import multiprocessing
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from threading import Barrier, Event, Thread
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -49,6 +50,7 @@ from eventlog.recorder import (
 )
 from eventlog.recorder.batch import batch_of, pack
 from eventlog.recorder.conversations import ConversationEvent, ConversationMapper, ConversationRecorder
+from tests.support.sample_sessions import begin, run_together
 
 NAME = "eventsourcing:events:app"
 
@@ -177,20 +179,6 @@ def test_opening_reads_less_than_a_block() -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_derived_values_stay_in_proportion() -> None:
-    """Derived values replace those of lower levels and do not grow with their number."""
-    log = MemoryLog()
-    writer = process(log)
-    for number in range(1024):
-        writer.insert_events([event(f"o{number}", 1)])
-    for number in range(1024):  # look up every version, so that every derived piece is made
-        assert len(writer.select_events(f"o{number}")) == 1
-    size = sum(len(value) for _, value in log.scan_derived(b""))
-    assert len(log.scan_derived(b"")) <= 256 + 2 + 4
-    assert size < 1024 * 36 + 260 * 60
-
-
-@pytest.mark.usefixtures("small_blocks")
 def test_an_index_of_another_history_is_not_used() -> None:
     """Derived values that describe another stream of the same name are dropped."""
     old, new = MemoryLog(), MemoryLog()
@@ -204,20 +192,6 @@ def test_an_index_of_another_history_is_not_used() -> None:
     assert [one.originator_version for one in fresh.select_events("new")] == list(range(20))
 
 
-@pytest.mark.usefixtures("small_blocks")
-def test_damaged_pieces_are_made_again() -> None:
-    """A derived value with one wrong byte is ignored; look-ups still find everything."""
-    log = MemoryLog()
-    writer = process(log)
-    for number in range(100):
-        writer.insert_events([event(f"o{number % 10}", number)])
-    log.put_derived([(key, value[:-1] + bytes([value[-1] ^ 1])) for key, value in log.scan_derived(b"")])
-    for reader in (writer, process(log)):
-        for number in range(10):
-            found = [one.originator_version for one in reader.select_events(f"o{number}")]
-            assert found == list(range(number, 100, 10))
-
-
 # --- concurrency
 
 
@@ -225,7 +199,6 @@ class HurriedLog(MemoryLog):
     """A log in which another append goes in right before the first one."""
 
     before: Callable[[], object] | None = None
-    looks = 0
 
     def submit(self, append: Append) -> Ticket:
         """Let the other append go first."""
@@ -233,11 +206,6 @@ class HurriedLog(MemoryLog):
         if before is not None:
             before()
         return super().submit(append)
-
-    def last_positions(self) -> tuple[int, ...]:
-        """Count how often a follower asks."""
-        self.looks += 1
-        return super().last_positions()
 
 
 @pytest.mark.parametrize(("other", "wins"), [("a", False), ("b", True)])
@@ -250,48 +218,6 @@ def test_two_may_begin_a_stream(other: str, *, wins: bool) -> None:
     else:
         with pytest.raises(IntegrityError):
             process(log).insert_events([event("a", 1)])
-
-
-def test_a_follower_that_waits_is_idle() -> None:
-    """A waiting subscription asks the log about ten times a second, not continuously."""
-    log = HurriedLog()
-    process(log).insert_events([event("a", 1)])
-    subscription = process(log).subscribe(gt=1)
-    waiting = Thread(target=lambda: list(subscription))
-    begun = time.monotonic()
-    waiting.start()
-    waiting.join(0.45)
-    subscription.stop()
-    waiting.join(60)
-    assert not waiting.is_alive()
-    assert log.looks <= 4 + (time.monotonic() - begun) / 0.1
-
-
-def test_of_two_inserts_of_one_version_one_is_refused(log: Log) -> None:
-    """Eight threads with an index each race for versions: each is inserted once, atomically."""
-    recorders = [process(log) for _ in range(8)]
-    barrier = Barrier(8)
-
-    def race(recorder: LogProcessRecorder) -> list[int]:
-        won: list[int] = []
-        barrier.wait()
-        for version in range(30):
-            try:
-                recorder.insert_events(
-                    [event(f"own {id(recorder)}", version), event("shared", version)],
-                    tracking=Tracking("up", version + 1),
-                )
-            except IntegrityError:
-                continue
-            won.append(version)
-        return won
-
-    with ThreadPoolExecutor(8) as pool:
-        won = [version for versions in pool.map(race, recorders) for version in versions]
-    assert sorted(won) == sorted(set(won))
-    assert len(process(log).select_events("shared")) == len(won)
-    assert len(process(log).select_notifications(None, 1000)) == 2 * len(won)
-    assert process(log).max_tracking_id("up") == 30
 
 
 def _claim(path: str, start: Any, results: Any) -> None:
@@ -328,31 +254,19 @@ def test_processes_share_a_stream(tmp_path: Path) -> None:
 def test_a_subscription_has_no_gap(log: Log) -> None:
     """Followers of four writers, some filtered, get every notification once, in order, live."""
     recorder = process(log)
-    wanted: list[Notification] = []
-    everything: list[Notification] = []
 
-    def follow(into: list[Notification], topics: Sequence[str], last: int) -> None:
+    def follow(topics: Sequence[str], last: int) -> list[Notification]:
         with process(log).subscribe(gt=0, topics=topics) as subscription:
-            for notification in subscription:
-                into.append(notification)
-                if len(into) == last:
-                    return
+            return list(islice(subscription, last))
 
-    followers = [
-        Thread(target=follow, args=(everything, (), 400)),
-        Thread(target=follow, args=(wanted, ["even"], 200)),
-    ]
-    for follower in followers:
-        follower.start()
+    followers = [begin(partial(follow, (), 400)), begin(partial(follow, ["even"], 200))]
 
     def write(writer: int) -> None:
         for version in range(50):
             recorder.insert_events([event(f"{writer}", 2 * version + odd, b"", ["even", "odd"][odd]) for odd in (0, 1)])
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(write, range(4)))
-    for follower in followers:
-        follower.join(30)
+    run_together(4, write)
+    everything, wanted = [follower.result(30) for follower in followers]
     assert [one.id for one in everything] == list(range(1, 401))
     assert [one.id for one in wanted] == [one.id for one in everything if one.topic == "even"]
 
@@ -360,13 +274,9 @@ def test_a_subscription_has_no_gap(log: Log) -> None:
 def test_a_subscription_that_waits_can_be_stopped(log: Log) -> None:
     """`stop()` from another thread ends a waiting subscription."""
     subscription = process(log).subscribe()
-    got: list[Notification] = []
-    waiting = Thread(target=lambda: got.extend(subscription))
-    waiting.start()
+    waiting = begin(lambda: list(subscription))
     subscription.stop()
-    waiting.join(60)
-    assert not waiting.is_alive()
-    assert got == []
+    assert waiting.result(60) == []
 
 
 def test_a_wait_is_woken(log: Log) -> None:
@@ -595,11 +505,7 @@ def test_threads_insert_in_one_row(log: Log) -> None:
             except IntegrityError:
                 recorder.insert_events([event(f"own {number}", version)])
 
-    threads = [Thread(target=insert, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(6, insert)
     assert len(outcomes) == 40
     assert [found.originator_version for found in recorder.select_events("shared")] == list(range(1, 41))
     for number in range(6):

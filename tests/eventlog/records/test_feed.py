@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,10 +13,7 @@ from hypothesis import strategies as st
 from eventlog import (
     CallError,
     ConflictError,
-    ErasedError,
     Feed,
-    FencedError,
-    LeaseHeldError,
     NotFoundError,
     OpenAIChatMapping,
     RecordBuilder,
@@ -31,7 +27,7 @@ from eventlog.history.checkpoint_store import PREFIX
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.values import Model
 from projections import ModelView
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.toy_records import ToyMapping, shown
 
 CALL = {
@@ -61,12 +57,7 @@ def exact(value: Any) -> str:
     return json.dumps(value) + repr(value)
 
 
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """A place of each engine."""
-    made = Engine(request.param)
-    yield made
-    made.close()
+engine = places(*ENGINES, ENCRYPTED)
 
 
 @pytest.fixture
@@ -169,33 +160,6 @@ def test_nesting_without_end_is_refused() -> None:
         feed.add([loop])
 
 
-def test_numbers_survive_other_writers(store: Store, engine: Engine) -> None:
-    """A record's number is its version for good, with other writers and in forks."""
-    feed = feed_of(store)
-    other = engine.open().session(feed.session.id)
-    first = feed.add([ASK])
-    other.user("by hand")
-    second = feed.add([CALL])
-    fork = Feed(feed.session.fork(), ToyMapping())
-    assert [feed.at(number) for number in first + second] == feed.path() == fork.path() == first + second
-    assert feed.path(at=feed.at(first[0])) == first
-    with pytest.raises(NotFoundError):
-        feed.at(first[0] + 1)
-    with pytest.raises(NotFoundError):
-        feed.read([1])
-
-
-def test_a_call_is_answered_in_another_process(engine: Engine) -> None:
-    """An answer stays open across appends and stores until its calls have results."""
-    feed = feed_of(engine.open())
-    feed.add([ASK, CALL])
-    assert shown(feed.session)[-1] == ("tool", "[Tool execution was interrupted]", "c1")
-    other = Feed(engine.open().session(feed.session.id), ToyMapping())
-    other.add([RESULT, {"kind": "answer", "text": "Five words are in it", "calls": []}])
-    assert shown(feed.session)[-2:] == [("tool", RESULT["output"], "c1"), ("assistant", "Five words are in it", ())]
-    assert feed.session.reader.state().open_messages() == ()
-
-
 def test_a_repeated_request_gives_the_first_numbers(store: Store) -> None:
     """A repeated request gives the first numbers, and is refused with another content."""
     feed = feed_of(store)
@@ -207,36 +171,6 @@ def test_a_repeated_request_gives_the_first_numbers(store: Store) -> None:
         feed.add([ASK], request_id="r")
 
 
-def test_a_held_lease_refuses_other_feeds(store: Store, engine: Engine) -> None:
-    """While another owner runs the session, nothing is told; its own task may tell."""
-    feed = feed_of(store)
-    other = Feed(engine.open().session(feed.session.id), ToyMapping())
-    with feed.session.lease():
-        feed.add([ASK])
-        version = feed.session.version
-        with pytest.raises(LeaseHeldError):
-            other.add([ASK])
-        assert feed.session.version == version
-        assert feed.session.holds_lease, "an append inside the block does not give the lease back"
-        feed.add([CALL])
-    assert other.add([RESULT])
-
-
-def test_a_superseded_owner_writes_nothing(store: Store, engine: Engine) -> None:
-    """A worker whose lease another one has taken is refused, and nothing of it stays."""
-    feed = feed_of(store)
-    lease = feed.session.executor.acquire()
-    log = store.log
-    head = log.head(feed.session.id)
-    assert head is not None
-    now = head.lease
-    assert log.set_lease(feed.session.id, type(now)(now.epoch + 1, b"other", 0), replaces=now)
-    with pytest.raises(FencedError, match="late_result"):
-        feed.add([ASK])
-    assert feed.path() == []
-    del lease, engine
-
-
 def test_an_open_reply_is_not_cut_off(store: Store) -> None:
     """Inside a reply, or with one left open under the lease, a feed is refused."""
     feed = feed_of(store)
@@ -246,20 +180,6 @@ def test_an_open_reply_is_not_cut_off(store: Store) -> None:
             feed.add([ASK])
         reply.finish()
     feed.add([ASK])
-
-
-def test_what_a_dead_owner_left_open_is_settled(engine: Engine) -> None:
-    """A native answer that broke off is closed with the first records behind it."""
-    store = engine.open()
-    feed = feed_of(store)
-    feed.session.user("hello")
-    with pytest.raises(KeyboardInterrupt), feed.session.assistant() as reply:  # noqa: PT012
-        text = reply.stream_text()
-        text.append("half an ans")
-        raise KeyboardInterrupt
-    feed.add([ASK])
-    assert [text for _, text, _ in shown(feed.session)] == ["hello", "half an ans", ASK["text"]]
-    assert feed.session.reader.state().open_messages() == ()
 
 
 def test_values_are_put_in_the_same_append(store: Store) -> None:
@@ -275,26 +195,6 @@ def test_values_are_put_in_the_same_append(store: Store) -> None:
     assert found == {"thread": "text", "blob": b"\x00\xff" * 5000}
     with pytest.raises(CallError):
         feed.add([ASK], keep={"": "no key"})
-
-
-def test_many_writers_each_get_in(engine: Engine) -> None:
-    """Records told while other stores add messages all come in, once each and in order."""
-    feed = feed_of(engine.open())
-    other = engine.open().session(feed.session.id)
-
-    def by_hand() -> None:
-        for number in range(20):
-            other.user(f"by hand {number}")
-
-    def told() -> list[int]:
-        return [feed.add([{"kind": "user", "text": f"told {number}"}], wait=5)[0] for number in range(20)]
-
-    with ThreadPoolExecutor(2) as pool:
-        hand, records = pool.submit(by_hand), pool.submit(told)
-        hand.result()
-        numbers = records.result()
-    assert feed.path() == numbers
-    assert [value["text"] for value in feed.read(numbers)] == [f"told {number}" for number in range(20)]
 
 
 @pytest.mark.promise(14)
@@ -327,17 +227,6 @@ def test_the_newest_of_a_path(store: Store) -> None:
     for wrong in (-1, True, "2"):
         with pytest.raises(CallError, match="newest"):
             feed.path(newest=wrong)  # type: ignore[arg-type]
-
-
-def test_an_erased_session_says_so(store: Store) -> None:
-    """A command behind an erasure by the same task is `ErasedError`, not a lease that is over."""
-    feed = feed_of(store)
-    feed.add([ASK])
-    store.erase(feed.session.id)
-    with pytest.raises(ErasedError):
-        feed.add([ASK])
-    with pytest.raises(ErasedError):
-        feed.session.rollback(1)
 
 
 def test_replace_tells_what_differs(store: Store) -> None:
@@ -499,6 +388,8 @@ def test_wrong_arguments_are_refused_before_anything_is_written() -> None:
     for unknown in (1 << 70, -1, 0, number + 1):
         with pytest.raises(NotFoundError):
             feed.read([number, unknown])
+    with pytest.raises(NotFoundError):
+        feed.at(number + 1)
     assert feed.session.version == version
     engine.close()
 

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from io import BytesIO
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from eventlog import Feed, Forgotten, NotFoundError, RecordBuilder, Redacted, Store, import_file
+from eventlog import Feed, Forgotten, NotFoundError, RecordBuilder, Store, import_file
 from eventlog import events as ev
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import clipped, covers, meets, merged, without
-from eventlog.session.outcome import outcome_of
 from projections import LiveView, ModelView, Transcript
 from projections.exports.jsonl import jsonl_lines
 from projections.reports.audit import audit
 from projections.reports.timeline import timeline
 from projections.verify.verify import verify
 from projections.window.retrieval.part_text import read_message
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.file_search import files_with
 from tests.support.toy_records import ToyMapping, shown
 
@@ -34,29 +32,13 @@ END: dict[str, Any] = {"kind": "answer", "text": "That is all there is", "calls"
 TOLD: list[Any] = [ASK, CALL, RESULT, END]
 
 
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """A place of each engine."""
-    made = Engine(request.param)
-    yield made
-    made.close()
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def told(store: Store) -> tuple[Feed, list[int]]:
     """A feed whose session has the records."""
     feed = Feed(store.create_session(), ToyMapping())
     return feed, feed.add(TOLD)
-
-
-def test_a_question_that_is_forgotten_asks_for_nothing(engine: Engine) -> None:
-    """A session whose newest question is forgotten without an answer is finished."""
-    store = engine.open()
-    feed = Feed(store.create_session(), ToyMapping())
-    feed.forget(feed.add([ASK]))
-    assert store.unfinished() == []
-    assert [info.state for info in store.newest_sessions().sessions] == ["waiting"]
-    (message,) = feed.session.reader.state().messages
-    assert outcome_of(feed.session.reader, message).state == "withdrawn"
 
 
 @pytest.mark.promise(13)
@@ -75,7 +57,8 @@ def test_forgotten_records_are_nowhere(engine: Engine) -> None:
     for seen in (session, fork, engine.open().session(session.id)):
         assert shown(seen) == [("assistant", END["text"], ())]
         assert shown(seen, at=version) == [("assistant", END["text"], ())]
-        assert not any(SECRET in repr(shown(seen, at=at)) for at in range(1, version + 1))
+        for at in range(1, version + 1):
+            assert SECRET not in repr(shown(seen, at=at)) + repr(list(seen.history(at)))
         assert [part.text for one in Transcript(seen).newest_first() for part in one.parts if part.text] == [
             END["text"]
         ]
@@ -91,41 +74,6 @@ def test_forgotten_records_are_nowhere(engine: Engine) -> None:
     with pytest.raises(NotFoundError):
         read_message(session, message)
     assert {step.verdict for step in audit(session)} <= {"unknown", "redacted"}
-
-
-def test_what_a_fork_forgets_its_parent_forgets(engine: Engine) -> None:
-    """A record told in the parent is forgotten there, also by its fork."""
-    store = engine.open()
-    feed, numbers = told(store)
-    fork = Feed(feed.session.fork(), ToyMapping())
-    own = fork.add([ASK])
-    fork.forget([numbers[0], own[0]])
-    assert feed.read(numbers[:1]) == [Forgotten(numbers[0])]
-    assert fork.path() == numbers[1:]
-    (head,) = (head for head in store.log.heads() if head.session == fork.session.id)
-    assert entry_of(head).forgotten == ((own[0] - 2, own[0]),)
-
-
-def test_heirs_of_an_erased_session_forget_together(engine: Engine) -> None:
-    """After the parent is erased, each of its forks forgets what it inherited."""
-    store = engine.open()
-    feed, numbers = told(store)
-    first, second = feed.session.fork(), feed.session.fork()
-    store.erase(feed.session.id, forks="keep")
-    Feed(first, ToyMapping()).forget(numbers[:1])
-    assert Feed(second, ToyMapping()).read(numbers[:1]) == [Forgotten(numbers[0])]
-    assert Feed(second.fork(5), ToyMapping()).read(numbers[:1]) == [Forgotten(numbers[0])]
-
-
-def test_only_a_result_is_forgotten(engine: Engine) -> None:
-    """A call whose result is forgotten shows none; the record of the call stays."""
-    store = engine.open()
-    feed, numbers = told(store)
-    feed.forget(numbers[2:3])
-    assert shown(feed.session)[2] == ("tool", "[Tool execution was interrupted]", "c1")
-    assert feed.read(numbers) == [ASK, CALL, Forgotten(numbers[2]), END]
-    assert feed.add([RESULT]), "the call is over, so another result means nothing"
-    assert shown(feed.session)[2] == ("tool", "[Tool execution was interrupted]", "c1")
 
 
 def test_forgotten_bytes_are_in_no_file_after_a_scrub(engine: Engine) -> None:
@@ -157,23 +105,6 @@ def test_forgotten_bytes_are_in_no_file_after_a_scrub(engine: Engine) -> None:
         assert again.add([ASK])
     report = verify(cleaned)
     assert [one for one in report.sessions if one.problems] == []
-
-
-def test_a_redacted_record_is_never_partly_there(engine: Engine) -> None:
-    """A record with some of a redacted part reads as redacted; a scrub removes its rest."""
-    store = engine.open()
-    feed, numbers = told(store)
-    part = next(found.event.part for found in feed.session.events() if isinstance(found.event, ev.PartStarted))
-    feed.session.redact(part, search=False)
-    assert feed.read(numbers) == [Redacted(numbers[0]), *TOLD[1:]]
-    assert feed.path() == numbers
-    if engine.name not in {"embedded", ENCRYPTED}:
-        return
-    store.close()
-    cleaned = engine.open()
-    cleaned.scrub()
-    assert files_with(engine.path, "s3cret") == []
-    assert Feed(cleaned.session(feed.session.id), ToyMapping()).read(numbers) == [Redacted(numbers[0]), *TOLD[1:]]
 
 
 def test_an_export_of_a_session_that_forgot_is_imported(engine: Engine) -> None:
@@ -210,11 +141,11 @@ def test_answers_of_several_records_lose_what_is_forgotten() -> None:
 
 
 def test_a_long_thread_is_forgotten_in_one_go() -> None:
-    """Ten thousand records are one range of one event of a few bytes."""
+    """Two thousand records are one range of one event of a few bytes."""
     engine = Engine("memory")
     feed = Feed(engine.open().create_session(), ToyMapping())
     numbers: list[int] = []
-    for start in range(0, 10_000, 500):
+    for start in range(0, 2_000, 500):
         numbers += feed.add([{"kind": "user", "text": f"record {number}"} for number in range(start, start + 500)])
     feed.forget(numbers)
     head = feed.session.store.log.head(feed.session.id)
@@ -285,21 +216,6 @@ def test_ranges_are_sets_of_versions() -> None:
 
 
 @pytest.mark.promise(13)
-def test_a_forgotten_end_is_in_no_view_of_an_earlier_version(engine: Engine) -> None:
-    """A version that ends with what was forgotten later does not show it."""
-    store = engine.open()
-    feed = Feed(store.create_session(), ToyMapping())
-    (number,) = feed.add([ASK])
-    version = feed.session.version
-    for hidden in (feed.session, engine.open().session(feed.session.id)):
-        feed.forget([number])
-        for at in range(1, version + 1):
-            assert shown(hidden, at=at) == []
-            assert SECRET not in repr(list(hidden.history(at)))
-    assert verify(store, deep=True).sound
-
-
-@pytest.mark.promise(13)
 def test_a_forgotten_question_waits_for_no_answer(engine: Engine) -> None:
     """A session of which the question is forgotten has nothing to go on with."""
     store = engine.open()
@@ -328,19 +244,6 @@ def test_a_question_whose_answer_is_forgotten_waits_again(engine: Engine) -> Non
     with feed.session.pipeline():
         feed.session.rename("quiet")
     assert [info.id for info in store.unfinished()] == [feed.session.id]
-
-
-@pytest.mark.promise(13)
-def test_no_version_shows_a_forgotten_record(engine: Engine) -> None:
-    """Looking back to any version, also one within the record, shows nothing of it."""
-    store = engine.open()
-    feed, numbers = told(store)
-    version = feed.session.version
-    feed.forget(numbers[:3])
-    for at in range(1, version + 1):
-        assert SECRET not in repr(list(feed.session.history(at)))
-        assert SECRET not in repr(shown(feed.session, at=at))
-    assert [found.problems for found in verify(store, deep=True).sessions] == [[]]
 
 
 def test_a_removal_outlives_the_record_that_told_it(engine: Engine) -> None:

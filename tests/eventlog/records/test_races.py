@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,37 +15,8 @@ from eventlog import open as open_store
 from projections.verify.verify import verify
 from tests.faults.tally import SLOW
 from tests.support.facts_racer import CALLS
+from tests.support.python_process import Program, raced
 from tests.support.toy_records import ToyMapping
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def raced(store: Path, keys: list[str]) -> list[dict[str, list[Any]]]:
-    """Run the processes; return what each was told."""
-    count, seconds = (8, 20) if SLOW else (4, 1)
-    program = [sys.executable, "-m", "tests.support.facts_racer", str(store)]
-    racers = [
-        subprocess.Popen(
-            [*program, str(number), str(seconds), *keys],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(count)
-    ]
-    for racer in racers:
-        assert racer.stdout is not None
-        assert racer.stdout.readline() == "ready\n"
-    for racer in racers:
-        assert racer.stdin is not None
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    ends = [racer.communicate(timeout=300) for racer in racers]
-    for racer, (_, errors) in zip(racers, ends, strict=True):
-        assert racer.returncode == 0, errors[-2_000:]
-    return [json.loads(said) for said, _ in ends]
 
 
 @pytest.mark.promise(3, 4)
@@ -62,7 +31,9 @@ def test_no_command_of_many_processes_is_lost_or_done_twice(tmp_path: Path, *, e
             for number in range(CALLS):
                 reply.tool("ls", call_id=f"k{number}", input={})
             raise KeyboardInterrupt
-    said = raced(place, keys)
+    count, seconds = (8, 20) if SLOW else (4, 1)
+    racer = ["-m", "tests.support.facts_racer", place]
+    said = [json.loads(told) for told in raced([Program(*racer, number, seconds, *keys) for number in range(count)])]
 
     def all_of(kind: str) -> list[Any]:
         return [each for one in said for each in one[kind]]

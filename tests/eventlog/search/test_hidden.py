@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import eventlog
-from eventlog.errors import NotFoundError
 from eventlog.records.feed import Feed
 from eventlog.store import Store
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.file_search import files_with
 
 SECRET = "zanzibarpasswort"
 
 
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """An engine of each kind."""
-    made = Engine(request.param)
-    yield made
-    made.close()
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def found(store: Store, words: str = SECRET) -> list[tuple[str, str]]:
@@ -36,19 +29,6 @@ def found(store: Store, words: str = SECRET) -> list[tuple[str, str]]:
 def part_of(store: Store) -> str:
     """Return the part that has the secret."""
     return store.search(SECRET).hits[0].part
-
-
-def test_a_redacted_part_is_not_found(engine: Engine) -> None:
-    """Once a redaction is committed, by any handle, no search finds the part, nor in forks."""
-    store, other = engine.open(), engine.open()
-    session = store.create_session()
-    session.user(f"it is {SECRET}")
-    fork = session.fork()
-    assert len(found(store)) == len(found(other)) == 1
-    other.session(fork.id).redact(part_of(store))
-    assert not found(store)
-    assert not found(other)
-    assert not store.search(SECRET, session=fork.id).hits
 
 
 def test_a_redacted_text_that_streams_is_not_found(engine: Engine) -> None:
@@ -68,29 +48,6 @@ def test_a_redacted_text_that_streams_is_not_found(engine: Engine) -> None:
         assert not found(store)
         reply.finish("stop")
     assert not found(store)
-
-
-def test_an_erased_session_is_not_found_but_what_a_fork_kept_is(engine: Engine) -> None:
-    """Texts of an erased session are found as those of the fork that kept them."""
-    store = engine.open()
-    session = store.create_session(id="parent")
-    session.user(f"first {SECRET}")
-    fork = session.fork(id="fork")
-    session.user(f"second {SECRET}")
-    store.create_session(id="alone").user(SECRET)
-    store.erase("alone")
-    assert len(found(store)) == 2
-    store.erase("parent", forks="keep")
-    assert found(store) == [("fork", "user")]
-    assert "first" in store.search(SECRET).hits[0].snippet
-    fork.fork(id="grandchild")
-    store.erase("fork", forks="keep")
-    assert found(store) == [("grandchild", "user")]
-    store.session("grandchild").redact(part_of(store))
-    assert not found(store)
-    store.erase("grandchild")
-    with pytest.raises(NotFoundError):
-        store.search(SECRET, session="grandchild")
 
 
 def test_a_forgotten_record_is_not_found(engine: Engine) -> None:

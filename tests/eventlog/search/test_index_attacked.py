@@ -6,21 +6,18 @@ import errno
 import os
 import random
 import sqlite3
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 import eventlog
-from eventlog import Text
-from eventlog import events as ev
 from eventlog.errors import StorageError
 from eventlog.search.follow import Follower
 from eventlog.store import Store
 from tests.faults.tally import SLOW
 from tests.support.interrupter import breaks_off
+from tests.support.sample_sessions import apart
 
 STEP = 1 if SLOW else 7
 """Every place of an interrupt is tried, or one of so many."""
@@ -32,16 +29,6 @@ def found(store: Store, words: str, wait: float | None = None) -> int:
     page = store.search(words, limit=1_000, wait=wait)
     assert page.next is None
     return len(page.hits)
-
-
-def in_thread(do: Callable[[], int]) -> int:
-    """Return what a function gives in another thread, within 30 seconds."""
-    results: list[int] = []
-    thread = Thread(target=lambda: results.append(do()), daemon=True)
-    thread.start()
-    thread.join(30)
-    assert results, "the other thread waits for ever, or failed"
-    return results[0]
 
 
 def index_of(path: Path) -> Path:
@@ -74,7 +61,7 @@ def test_an_interrupted_search_leaves_no_lock_and_no_transaction(tmp_path: Path)
                 other = sqlite3.connect(file, timeout=0.0, isolation_level=None)
                 other.execute("BEGIN IMMEDIATE")
                 other.close()
-            assert in_thread(partial(found, store, word)) == 1, at
+            assert apart(partial(found, store, word), 30) == 1, at
             assert found(store, word) == 1, at
             if said % 8 == 0:
                 store.vacuum()  # the next search opens the index anew
@@ -100,7 +87,7 @@ def test_a_search_whose_index_another_thread_closes_goes_on(
                     index_of(path).unlink()
                 else:
                     store.vacuum()
-                assert in_thread(lambda: found(store, "common")) == 20
+                assert apart(lambda: found(store, "common"), 30) == 20
 
         monkeypatch.setattr(Follower, "catch_up", losing)
         assert found(store, "common") == 20
@@ -193,30 +180,6 @@ def test_what_passes_makes_no_index_in_memory(tmp_path: Path, monkeypatch: pytes
                 store.search("common")
         assert found(store, "common") == 3
         assert index_of(tmp_path / "s").exists()
-
-
-def test_a_text_said_after_many_at_once_costs_no_more(tmp_path: Path) -> None:
-    """Behind eight times as many texts of one moment, a text is taken in at the same cost."""
-    costs: list[int] = []
-    now = [1_700_000_000_000]
-    for texts in (1_000, 8_000):
-        with eventlog.open(tmp_path / str(texts), clock=lambda: now[0]) as store:
-            session = store.create_session()
-            events = [
-                (ev.UserMessageAdded(f"m{n}"), ev.PartStarted(f"m{n}", f"p{n}", Text("many"))) for n in range(texts)
-            ]
-            for begin in range(0, texts, 500):
-                session.append([(now[0], event) for pair in events[begin : begin + 500] for event in pair])
-            store.search("many", wait=None)
-            now[0] += 30_000
-            session.user("later")
-            assert store._searcher is not None
-            assert store._searcher._opened is not None
-            statements: list[str] = []
-            store._searcher._opened[0].writer.set_trace_callback(statements.append)
-            assert found(store, "later") == 1
-            costs.append(len(statements))
-    assert costs[1] <= costs[0] * 1.5, costs
 
 
 @pytest.mark.parametrize("wait", [10**400, -(10**400), float("inf"), -float("inf")])

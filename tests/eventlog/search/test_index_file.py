@@ -8,7 +8,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from eventlog.errors import LimitError
 from eventlog.search import follow, search
 from eventlog.store import Store
 from tests.faults.tally import SLOW, tally
+from tests.support.sample_sessions import run_together
 
 WORKER = [sys.executable, "-m", "tests.support.search_worker"]
 
@@ -161,24 +161,15 @@ def test_a_wait_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_threads_search_at_once(tmp_path: Path) -> None:
     """Threads that write and search find what they wrote."""
-    failures: list[BaseException] = []
     with eventlog.open(tmp_path / "store") as store:
 
         def work(name: int) -> None:
-            try:
-                session = store.create_session()
-                for number in range(25):
-                    session.user(f"common t{name}n{number}")
-                    assert len(store.search(f"t{name}n{number}", wait=None).hits) == 1
-            except BaseException as error:  # noqa: BLE001  # raised in the test's thread
-                failures.append(error)
+            session = store.create_session()
+            for number in range(25):
+                session.user(f"common t{name}n{number}")
+                assert len(store.search(f"t{name}n{number}", wait=None).hits) == 1
 
-        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not failures
+        run_together(4, work)
         assert sorted(every_hit(store, "common")) == sorted(said(store))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import eventlog
 from eventlog import events
-from eventlog.errors import CallError, CursorError, ErasedError, LimitError, NotFoundError
+from eventlog.errors import CallError, CursorError, LimitError, NotFoundError
 from eventlog.search import follow, results, update
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -187,25 +187,6 @@ def test_many_texts_of_one_second_keep_their_order(store: Store, clock: Clock) -
     assert not store.search("elm", since=1).hits
 
 
-@pytest.mark.parametrize("ranked", [False, True])
-def test_pages_have_each_hit_once(store: Store, *, ranked: bool) -> None:
-    """Pages by cursor have together what one large page has."""
-    for number in range(5):
-        talk(store, id=f"s{number}")
-    whole = store.search("ferry", ranked=ranked, limit=100)
-    assert len(whole.hits) == 25
-    hits: list[eventlog.SearchHit] = []
-    cursor = None
-    while True:
-        page = store.search("ferry", ranked=ranked, cursor=cursor, limit=4)
-        hits += page.hits
-        cursor = page.next
-        if cursor is None:
-            break
-        assert len(page.hits) == 4
-    assert hits == list(whole.hits)
-
-
 def test_ranked_puts_the_best_first(store: Store) -> None:
     """Of two texts the one that says the word more often, in fewer words, is first."""
     session = store.create_session()
@@ -234,19 +215,6 @@ def test_filters(store: Store) -> None:
     assert sorted(kinds(store.search("ferry", tool="grep", scope="alice"))) == ["call", "result"]
     nothing: list[dict[str, Any]] = [{"scope": "carol"}, {"tool": "sed"}, {"session": first.id, "scope": "bob"}]
     assert not any(store.search("ferry", **filters).hits for filters in nothing)
-
-
-def test_shared_history_is_found_once(store: Store) -> None:
-    """A fork's inherited texts are hits of the parent; in a search of the fork, its own."""
-    parent = talk(store)
-    fork = parent.fork()
-    parent.user("ferry after the fork")
-    fork.user("ferry in the fork")
-    assert len(store.search("ferry").hits) == 7
-    found = store.search("ferry", session=fork.id).hits
-    assert {hit.session for hit in found} == {fork.id}
-    assert len(found) == 6
-    assert "ferry after the fork" not in {hit.snippet for hit in found}
 
 
 def test_rolled_back_and_removed_texts_are_marked(store: Store) -> None:
@@ -404,14 +372,6 @@ def test_a_cursor_is_of_its_search(store: Store) -> None:
     with pytest.raises(CursorError):
         other.open().search("ferry", cursor=cursor)
     other.close()
-
-
-def test_an_erased_session_is_not_searched(store: Store) -> None:
-    """A search of an erased session is refused, as reading it is."""
-    session = talk(store)
-    store.erase(session.id)
-    with pytest.raises(ErasedError):
-        store.search("ferry", session=session.id)
 
 
 def test_a_hostile_query_is_words(store: Store) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
@@ -10,7 +9,6 @@ from typing import Literal
 import pytest
 
 from eventlog import events as ev
-from eventlog.aio import AsyncSession
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -85,26 +83,6 @@ def test_a_rollback_behind_a_users_stop_keeps_it(store: Store) -> None:
         assert (turn.state, turn.mine) == ("stopped", False)
 
 
-def test_a_rollback_into_a_reply_leaves_its_turn_to_go_on_in_asyncio(store: Store) -> None:
-    """A task that rolls back, and asks again, answers."""
-    chat = AsyncSession(store.create_session())
-
-    async def again() -> tuple[str, tuple[str, ...]]:
-        async with chat.turn("hi", "r"), chat.assistant() as reply:
-            await reply.add_text("half")
-            inside = chat.sync.version
-            await reply.finish()
-        await chat.do(chat.sync.rollback, inside)
-        async with chat.turn("hi", "r") as turn:
-            found = turn.state, turn.answer
-            async with chat.assistant() as reply:
-                await reply.finish()
-        assert (turn.state, turn.answer) == ("done", (reply.id,))
-        return found
-
-    assert asyncio.run(again()) == ("resumed", ())
-
-
 # -- of an earlier question ------------------------------------------------------------------------
 
 
@@ -153,16 +131,3 @@ def test_what_an_earlier_question_keeps_stays_in_the_view(store: Store) -> None:
                 reply.finish()
         with session.turn("later", "later", delivery="queue"):
             assert removed(session) == []
-
-
-def test_what_broke_off_of_an_earlier_question_leaves_the_view_in_asyncio(store: Store) -> None:
-    """A task whose question is queued lets go of it, too."""
-    chat = AsyncSession(store.create_session())
-    half = half_answered(chat.sync)
-
-    async def ask() -> None:
-        async with chat.turn("later", "later", delivery="queue") as turn:
-            assert turn.mine
-            assert removed(chat.sync) == [half]
-
-    asyncio.run(ask())

@@ -84,28 +84,6 @@ def test_a_repeated_request_gives_the_first_result(engine: Engine) -> None:
         assert found.version == version
 
 
-@pytest.mark.promise(5)
-def test_a_repeated_request_is_looked_up_before_the_version(store: Store) -> None:
-    """Promise 5: a retry whose expected version is long gone still gets its first result."""
-    session = store.create_session()
-    first = session.append([(1, ev.SessionRenamed("a"))], expected_version=1, request_id="r")
-    session.rename("b")
-    again = session.append([(1, ev.SessionRenamed("a"))], expected_version=1, request_id="r")
-    assert (again.first, again.repeated) == (first.first, True)
-    assert store.info(session.id).title == "b"
-
-
-@pytest.mark.promise(5)
-def test_eight_threads_with_one_request_write_once(store: Store) -> None:
-    """Promise 5: the same request from many threads at once is one message."""
-    session = store.create_session()
-    found: list[str] = []
-    run_together(8, lambda _: found.append(session.user("once", request_id="r")))
-    assert len(found) == 8
-    assert len(set(found)) == 1
-    assert kinds(session) == ["SessionStarted", "UserMessageAdded", "PartStarted"]
-
-
 def test_eight_threads_on_one_handle_keep_every_word_in_order(store: Store) -> None:
     """Eight threads on one handle keep every delta in order beside reads and commands."""
     session = store.create_session()
@@ -137,22 +115,6 @@ def test_eight_threads_on_one_handle_keep_every_word_in_order(store: Store) -> N
     assert store.info(session.id).messages == 64
     reread = list(store.log.read(session.id))
     assert [commit.position for commit in reread] == sorted(commit.position for commit in reread)
-
-
-@pytest.mark.promise(1)
-def test_a_pipeline_waits_once_at_its_end(store: Store) -> None:
-    """Promise 1: commands in a pipeline return at once, in order, and are durable at its end."""
-    session = store.create_session()
-    with session.pipeline():
-        for number in range(20):
-            session.rename(str(number))
-        with session.pipeline():
-            session.user("inner")
-    head = store.log.head(session.id)
-    assert head is not None
-    assert head.version == 23
-    assert kinds(session)[1:21] == ["SessionRenamed"] * 20
-    assert store.info(session.id).title == "19"
 
 
 def test_a_pipelined_command_that_is_refused_leaves_the_others(store: Store) -> None:

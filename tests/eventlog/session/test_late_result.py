@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from eventlog import CallError, FencedError, NotFoundError, RefusedError, Session, Truncation
@@ -14,15 +11,9 @@ from eventlog.session.outcome import Outcome, outcome_of
 from eventlog.session.reader import SessionReader
 from projections import ModelView
 from projections.requests.openai import chat_messages
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 
-
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """A place of each engine."""
-    made = Engine(request.param)
-    yield made
-    made.close()
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def asked(engine: Engine) -> tuple[Session, str]:
@@ -67,14 +58,6 @@ def test_a_late_result_gives_the_view_of_a_punctual_one(engine: Engine) -> None:
     assert session.version == version
 
 
-def test_a_late_failure_is_a_result(engine: Engine) -> None:
-    """A tool that failed late is shown as failed."""
-    session, message = asked(engine)
-    version = session.late_result(message, "c1", "no clock", failed=True)
-    assert session.late_result(message, "c1", "no clock", failed=True) == version
-    assert "no clock" in str(view_of(session)[-1])
-
-
 def test_calls_that_go_on_are_refused(engine: Engine) -> None:
     """Only a settled call takes a late result, and only one that is there."""
     session = engine.open().create_session()
@@ -92,17 +75,6 @@ def test_calls_that_go_on_are_refused(engine: Engine) -> None:
             session.late_result(message, name, "noon")
     with pytest.raises(CallError):
         session.late_result(reply.id, "c1", 12)  # type: ignore[arg-type]
-
-
-def test_a_rollback_undoes_it(engine: Engine) -> None:
-    """Behind a rollback to before it, the call is interrupted again, and takes another result."""
-    session, message = asked(engine)
-    before = session.version
-    session.late_result(message, "c1", "noon")
-    session.rollback(before)
-    assert "interrupted" in str(view_of(session)[-1])
-    session.late_result(message, "c1", "midnight")
-    assert "midnight" in str(view_of(session)[-1])
 
 
 def test_prune_and_compaction_stay(engine: Engine) -> None:
@@ -148,24 +120,6 @@ def test_a_fenced_owner_is_told_of_it(engine: Engine) -> None:
             other.late_result(reply.id, "c1", "noon")
             raise
     assert "noon" in str(view_of(session)[-1])
-
-
-def test_of_many_late_results_one_is_first(engine: Engine) -> None:
-    """Of workers with results at once one is first; equal results get its version."""
-    session, message = asked(engine)
-    handles = [engine.open().session(session.id) for _ in range(4)]
-
-    def bring(number: int) -> int | str:
-        try:
-            return handles[number % 4].late_result(message, "c1", "noon" if number % 2 else "midnight")
-        except RefusedError:
-            return "refused"
-
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(bring, range(8)))
-    versions = {one for one in found if one != "refused"}
-    assert versions == {session.version}
-    assert found.count("refused") == 4
 
 
 @pytest.mark.parametrize("failed", [False, True], ids=["result", "failure"])

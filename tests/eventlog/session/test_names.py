@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,19 @@ from eventlog.errors import (
     LimitError,
     NotFoundError,
     ReadOnlyError,
-    RefusedError,
     TooNewError,
 )
 from eventlog.history.cursor import cursor_at
-from eventlog.history.name_streams import NameState, last_owner, newest_state, state_append, stream_of
+from eventlog.history.name_streams import NameState, last_owner, state_append, stream_of
 from eventlog.log.commit import Append
 from eventlog.maintenance.backup import restore
 from eventlog.maintenance.repair import repair
 from eventlog.store import Store, open_store
 from projections.verify.verify import verify
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.file_search import files_with
+from tests.support.python_process import ROOT, Program, raced
 
-ROOT = Path(__file__).resolve().parents[3]
 NAME = ("chat", "room 1")
 OTHER = ("chat", "room 2")
 LONG = "a key of many words " * 40
@@ -81,12 +80,7 @@ os._exit(0)
 """
 
 
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Places for stores, on every engine and encrypted."""
-    place = Engine(str(request.param), tmp_path)
-    yield place
-    place.close()
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def keys_of(store: Store, **filters: Any) -> list[str]:
@@ -94,38 +88,22 @@ def keys_of(store: Store, **filters: Any) -> list[str]:
     return [info.name[1] for info in store.sessions(format="chat", **filters) if info.name is not None]
 
 
-def begun(store: Store, name: tuple[str, str]) -> str:
-    """The session that a stream says has a name."""
-    session = newest_state(store.log.head(stream_of(store.log, name))).session
-    assert session is not None
-    return session
-
-
 def test_the_first_call_begins_the_session_and_others_find_it(engine: Engine) -> None:
     """A name gives the same session in every handle; only the first call begins it."""
     with engine.open() as store, engine.open() as second:
         session = store.open_session(NAME, title="first", scope="u", agent="a", time=5)
+        positions = store.log.last_positions()
         again = second.open_session(NAME, title="second", scope="v")
         assert again.id == session.id
         assert (again.info.title, again.info.scope, again.info.created) == ("first", "u", 5)
         assert again.info.name == NAME
-        assert store.open_session(NAME) is session
+        assert store.open_session(NAME, create=False) is session
+        assert store.log.last_positions() == positions
+        with pytest.raises(NotFoundError, match="room 2"):
+            store.open_session(OTHER, create=False)
         assert [type(recorded.event).__name__ for recorded in session.events()] == ["SessionStarted", "NameGiven"]
         assert store.open_session(OTHER).id != session.id
         assert verify(store, deep=True).sound
-
-
-def test_without_create_nothing_is_written(engine: Engine) -> None:
-    """`create=False` finds a session or raises, and appends nothing."""
-    with engine.open() as store:
-        with pytest.raises(NotFoundError, match="room 1") as caught:
-            store.open_session(NAME, create=False)
-        assert caught.value.kind == "name"
-        assert sum(store.log.last_positions()) == 0
-        session = store.open_session(NAME)
-        positions = store.log.last_positions()
-        assert store.open_session(NAME, create=False) is session
-        assert store.log.last_positions() == positions
 
 
 def test_an_id_of_the_callers_own(engine: Engine) -> None:
@@ -178,147 +156,6 @@ def test_what_is_no_name(name: Any, error: type[CallError]) -> None:
         for call in calls:
             with pytest.raises(error):
                 call(name)
-
-
-def test_a_fork_does_not_inherit_the_name(engine: Engine) -> None:
-    """A fork has no name, and the name stays with its session."""
-    with engine.open() as store:
-        session = store.open_session(NAME)
-        session.user("hi")
-        fork = session.fork()
-        assert fork.info.name is None
-        assert store.open_session(NAME) is session
-        assert keys_of(store) == ["room 1"]
-        store.erase(session.id, forks="keep")
-        assert store.open_session(NAME).id not in {session.id, fork.id}
-
-
-def test_a_rollback_takes_no_name(engine: Engine) -> None:
-    """A name given later than the version of a rollback stays."""
-    with engine.open() as store:
-        session = store.create_session()
-        store.names.give(session.id, NAME)
-        session.user("hi")
-        session.rollback(1)
-        assert session.info.name == NAME
-        assert store.open_session(NAME) is session
-
-
-def test_an_existing_session_gets_a_name_and_loses_it(engine: Engine) -> None:
-    """A session has one name at a time, a name one session; both are free again afterwards."""
-    with engine.open() as store:
-        one, two = store.create_session(id="one"), store.create_session(id="two")
-        store.names.give("one", NAME)
-        store.names.give("one", NAME)  # a second time changes nothing
-        with pytest.raises(AlreadyExistsError, match="room 1"):
-            store.names.give("two", NAME)
-        with pytest.raises(RefusedError, match="another name"):
-            store.names.give("one", OTHER)
-        with pytest.raises(NotFoundError):
-            store.names.give("nobody", OTHER)
-        with pytest.raises(NotFoundError):
-            store.names.free(OTHER)
-        assert store.open_session(NAME) is one
-        assert store.names.free(NAME) == "one"
-        assert one.info.name is None
-        with pytest.raises(NotFoundError):
-            store.names.free(NAME)
-        store.names.give("two", NAME)
-        assert store.open_session(NAME) is two
-        store.names.give("one", OTHER)
-        assert keys_of(store) == ["room 1", "room 2"]
-
-
-def test_names_are_no_activity(engine: Engine) -> None:
-    """Giving and freeing a name leaves a session where it is in the list."""
-    with engine.open() as store:
-        for number, name in enumerate(("old", "new")):
-            store.create_session(id=name, time=1000 + number)
-        store.names.give("old", NAME)
-        store.names.free(NAME)
-        assert [info.id for info in store.newest_sessions().sessions] == ["new", "old"]
-
-
-def test_a_name_while_another_task_runs_the_session(engine: Engine) -> None:
-    """Names need no lease: they are given and freed while a reply streams."""
-    with engine.open() as store, engine.open() as second:
-        session = store.create_session(id="s")
-        session.user("hi")
-        with session.assistant() as reply:
-            reply.stream_text().append("word")
-            second.names.give("s", NAME)
-            assert store.open_session(NAME) is session
-            assert store.names.free(NAME) == "s"
-            reply.finish()
-        assert session.info.name is None
-        assert verify(store, deep=True).sound
-
-
-def test_erasure_frees_the_name(engine: Engine) -> None:
-    """An erased session's name goes to the next session, under another id."""
-    with engine.open() as store:
-        first = store.open_session(NAME).id
-        store.erase(first)
-        assert keys_of(store) == []
-        with pytest.raises(NotFoundError):
-            store.open_session(NAME, create=False)
-        second = store.open_session(NAME).id
-        assert second != first
-        store.expire(count=0)
-        assert store.open_session(NAME).id not in {first, second}
-        assert verify(store, deep=True).sound
-
-
-def _nothing(*_: object) -> None:
-    """Free no name."""
-
-
-def test_an_erasure_between_its_two_steps(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name whose session is erased and that was not freed yet is freed by the next caller."""
-    with engine.open() as store:
-        session = store.open_session(NAME)
-        monkeypatch.setattr("eventlog.maintenance.erase.free_erased", _nothing)
-        store.erase(session.id)
-        assert begun(store, NAME) == session.id
-        with pytest.raises(NotFoundError):
-            store.names.free(NAME)
-        store.create_session(id="next")
-        store.names.give("next", NAME)
-        assert store.open_session(NAME).id == "next"
-
-
-def test_an_erasure_that_cannot_free_the_name(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session is erased also if the second step fails; the next caller makes up for it."""
-    with engine.open() as store:
-        session = store.open_session(NAME)
-        submit = store.log.submit
-
-        def failing(append: Append) -> Any:
-            if append.payload.startswith(NAMED):
-                raise DamagedError("no")
-            return submit(append)
-
-        monkeypatch.setattr(store.log, "submit", failing)
-        assert store.erase(session.id) == (session.id,)
-        monkeypatch.undo()
-        assert store.open_session(NAME).id != session.id
-
-
-def test_a_reservation_is_completed(engine: Engine) -> None:
-    """The next caller begins the session that a name was reserved for, under the reserved id."""
-    with engine.open() as store:
-        stream = stream_of(store.log, NAME)
-        store.log.submit(state_append(stream, None, NameState("reserved"), 1)).wait()
-        assert keys_of(store) == []
-        with pytest.raises(NotFoundError):
-            store.open_session(NAME, create=False)
-        with pytest.raises(NotFoundError):
-            store.names.free(NAME)
-        store.create_session(id="s")
-        with pytest.raises(AlreadyExistsError, match="room 1"):
-            store.names.give("s", NAME)
-        session = store.open_session(NAME, id="ignored", title="t")
-        assert (session.id, session.info.title, session.info.name) == ("reserved", "t", NAME)
 
 
 def test_a_list_by_name(engine: Engine) -> None:
@@ -437,16 +274,20 @@ def test_an_encrypted_store_has_no_name_in_clear(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keys", [None, True])
 def test_copies_and_rewritings_keep_names(tmp_path: Path, *, keys: bool | None) -> None:
-    """Backup, restore, repair, vacuum and scrub keep each name as it was at that position."""
+    """Backup, restore, repair, vacuum and scrub keep each name, and note, as it was then."""
     path = tmp_path / "s"
     kept = path.with_name("s.keys") if keys else None
     with open_store(path, keys=keys) as store:
         first = store.open_session(NAME).id
+        store.session(first).set_note("note of one")
         early = store.log.last_positions()
         store.names.free(NAME)
         store.create_session(id="two")
         store.names.give("two", NAME)
-        store.erase(store.open_session(OTHER).id)
+        store.session("two").set_note("note of two")
+        gone = store.open_session(OTHER)
+        gone.set_note("note of an erased one")
+        store.erase(gone.id)
         store.vacuum()
         store.scrub()
         assert store.open_session(NAME).id == "two"
@@ -454,13 +295,15 @@ def test_copies_and_rewritings_keep_names(tmp_path: Path, *, keys: bool | None) 
         store.backup(tmp_path / "backup")
         assert verify(store, deep=True).sound
         cursor = cursor_at(store.log, early)
+    assert not files_with(path, "note of an erased one")
     restore(tmp_path / "backup", tmp_path / "early", cursor=cursor)
     restore(tmp_path / "backup", tmp_path / "late")
     repair(path, tmp_path / "repaired")
-    for name, session in (("early", first), ("late", "two"), ("repaired", "two")):
+    for name, session, note in (("early", first, "one"), ("late", "two", "two"), ("repaired", "two", "two")):
         with open_store(tmp_path / name, keys=kept) as store:
             assert keys_of(store) == ["room 1"]
             assert store.open_session(NAME).id == session
+            assert store.info(session).note == f"note of {note}"
             assert store.open_session(OTHER, title="new").info.title == "new"
             assert verify(store, deep=True).sound
 
@@ -491,19 +334,8 @@ def test_eight_processes_open_the_same_names(tmp_path: Path, *, keys: bool | Non
     names = 12
     with eventlog.open(tmp_path / "s", keys=keys):
         pass
-    command = [sys.executable, "-c", RACER, str(tmp_path / "s"), str(keys), str(names)]
-    racers = [
-        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(8)
-    ]
-    for racer in racers:
-        assert racer.stdout is not None
-        assert racer.stdout.readline() == "ready\n"
-    for racer in racers:
-        assert racer.stdin is not None
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    found = [racer.communicate(timeout=120)[0].split() for racer in racers]
-    assert all(racer.returncode == 0 for racer in racers)
+    racers = [Program("-c", RACER, tmp_path / "s", keys, names) for _ in range(8)]
+    found = [told.split() for told in raced(racers)]
     assert len(found[0]) == names
     assert all(ids == found[0] for ids in found)
     with eventlog.open(tmp_path / "s", keys=keys) as store:
@@ -553,46 +385,35 @@ def test_an_id_that_no_session_can_have_reserves_no_name(id: str) -> None:
         assert session.info.name == ("f", "k")
 
 
-@pytest.mark.parametrize("engine", ["memory", ENCRYPTED])
-def test_lone_surrogates_are_in_no_list_of_names(engine: str, tmp_path: Path) -> None:
+def test_lone_surrogates_are_in_no_list_of_names(engine: Engine) -> None:
     """A format, a prefix or a cursor that no name can have is refused in the caller's words."""
-    place = Engine(engine, tmp_path)
-    store = place.open()
+    store = engine.open()
     for wrong in ({"format": "\ud800"}, {"prefix": "\ud800"}, {"after": "\ud800"}, {"prefix": None}):
         with pytest.raises(CallError):
             list(store.sessions(**{"format": "f", **wrong}))  # type: ignore[arg-type]
-    place.close()
 
 
-@pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
-def test_a_fork_begins_with_a_name(mode: str) -> None:
+def test_a_fork_begins_with_a_name(engine: Engine) -> None:
     """A fork is found by its name; a name that is taken is refused, and so is no version."""
-    engine = Engine(mode)
-    try:
-        store = engine.open()
-        parent = store.open_session(NAME)
-        parent.user("Hi")
-        fork = parent.fork(name=OTHER)
-        assert engine.open().open_session(OTHER, create=False).id == fork.id
-        assert fork.info.fork_of == parent.id
-        sessions = len(list(store.sessions()))
-        for taken in (NAME, OTHER):
-            with pytest.raises(AlreadyExistsError):
-                parent.fork(name=taken)
-        with pytest.raises(NotFoundError):
-            store.fork(parent, 99, name=("chat", "room 3"))
-        assert len(list(store.sessions())) == sessions
-        with pytest.raises(NotFoundError):
-            store.open_session(("chat", "room 3"), create=False)
-    finally:
-        engine.close()
+    store = engine.open()
+    parent = store.open_session(NAME)
+    parent.user("Hi")
+    fork = parent.fork(name=OTHER)
+    assert engine.open().open_session(OTHER, create=False).id == fork.id
+    assert fork.info.fork_of == parent.id
+    for taken in (NAME, OTHER):
+        with pytest.raises(AlreadyExistsError):
+            parent.fork(name=taken)
+    with pytest.raises(NotFoundError):
+        store.fork(parent, 99, name=("chat", "room 3"))
+    assert {info.id for info in store.sessions()} == {parent.id, fork.id}
+    with pytest.raises(NotFoundError):
+        store.open_session(("chat", "room 3"), create=False)
 
 
-@pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
-def test_last_owner_of_a_name(mode: str) -> None:
+def test_last_owner_of_a_name(engine: Engine) -> None:
     """The stream of a name says which session lost it last, and when."""
     now = [1_000_000]
-    engine = Engine(mode)
     store = engine.open(clock=lambda: now[0])
     assert last_owner(store.log, NAME) is None
     for number in range(3):
@@ -608,31 +429,24 @@ def test_last_owner_of_a_name(mode: str) -> None:
     store.names.give("s1", NAME)
     assert last_owner(store.log, NAME) == ("s2", now[0])
     assert last_owner(store.log, OTHER) is None
-    engine.close()
 
 
-@pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
 def test_a_named_fork_of_a_session_that_is_erased_meanwhile_is_refused(
-    mode: str, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fork that its parent's erasure comes before is an error, and its name is free."""
-    engine = Engine(mode)
-    original = eventlog.session_store.begin_session
-    try:
-        store, other = engine.open(), engine.open()
-        parent = store.open_session(NAME)
-        parent.user("Hi")
+    store, other = engine.open(), engine.open()
+    parent = store.open_session(NAME)
+    parent.user("Hi")
+    begin = eventlog.session_store.begin_session
 
-        def meanwhile(*args: Any, **options: Any) -> Any:
-            monkeypatch.setattr(eventlog.store, "begin_session", original)
-            other.erase(parent.id, forks="keep")
-            return original(*args, **options)
+    def meanwhile(*args: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        other.erase(parent.id, forks="keep")
+        return begin(*args, **options)
 
-        monkeypatch.setattr(eventlog.store, "begin_session", meanwhile)
-        with pytest.raises(ErasedError):
-            parent.fork(name=OTHER)
-        assert list(store.sessions()) == []
-        begun = store.open_session(OTHER)
-        assert begun.info.fork_of is None
-    finally:
-        engine.close()
+    monkeypatch.setattr(eventlog.store, "begin_session", meanwhile)
+    with pytest.raises(ErasedError):
+        parent.fork(name=OTHER)
+    assert list(store.sessions()) == []
+    assert store.open_session(OTHER).info.fork_of is None

@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from eventlog import events as ev
 from eventlog.errors import CallError, LimitError
-from eventlog.history.catalog import entry_of
-from eventlog.maintenance.backup import restore
-from eventlog.maintenance.repair import repair
-from eventlog.store import open_store
-from projections.verify.verify import verify
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
-from tests.support.file_search import files_with
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 
-
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Places for stores, on every engine and encrypted."""
-    place = Engine(str(request.param), tmp_path)
-    yield place
-    place.close()
-
-
-def test_a_note_is_listed_and_replaced(engine: Engine) -> None:
-    """The newest note is in the list entry, in every handle, and "" removes it."""
-    with engine.open() as store, engine.open() as second:
-        session = store.create_session(id="s")
-        assert session.info.note == ""
-        for note in ("one", "two \ud800 中", ""):
-            session.set_note(note)
-            assert second.info("s").note == note
-            assert [info.note for info in second.sessions()] == [note]
-            assert [info.note for info in store.newest_sessions().sessions] == [note]
-        assert verify(store, deep=True).sound
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def test_a_note_is_bounded(engine: Engine) -> None:
@@ -63,42 +35,3 @@ def test_a_note_needs_no_lease_and_is_no_activity(engine: Engine) -> None:
         with second.session("old").lease():
             store.session("old").set_note("busy")
         assert [(info.id, info.note) for info in store.newest_sessions().sessions] == [("new", ""), ("old", "busy")]
-
-
-def test_what_a_note_outlives(engine: Engine) -> None:
-    """A note stays after a rollback; a fork begins without one; an erasure removes it."""
-    with engine.open() as store:
-        session = store.create_session(id="s")
-        session.user("hi")
-        session.set_note("kept")
-        session.rollback(1)
-        assert session.info.note == "kept"
-        assert session.fork().info.note == ""
-        store.erase("s", forks="keep")
-        head = store.log.head("s")
-        assert head is not None
-        assert entry_of(head).note == ""
-
-
-@pytest.mark.parametrize("keys", [None, True])
-def test_copies_have_notes(tmp_path: Path, *, keys: bool | None) -> None:
-    """Backup, restore and repair keep a note; a vacuum after the erasure removes its bytes."""
-    path = tmp_path / "s"
-    with open_store(path, keys=keys) as store:
-        session = store.create_session(id="s")
-        session.set_note("early note")
-        early = store.cursor()
-        session.set_note("late note")
-        store.backup(tmp_path / "backup")
-    restore(tmp_path / "backup", tmp_path / "early", cursor=early)
-    repair(path, tmp_path / "repaired")
-    kept = path.with_name("s.keys") if keys else None
-    for name, note in (("early", "early note"), ("repaired", "late note")):
-        with open_store(tmp_path / name, keys=kept) as store:
-            assert store.info("s").note == note
-            assert verify(store).sound
-    with open_store(path, keys=keys) as store:
-        store.erase("s")
-        store.scrub()
-    assert not files_with(path, "early note")
-    assert not files_with(path, "late note")

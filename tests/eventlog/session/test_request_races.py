@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from threading import Barrier, Thread
+from collections.abc import Callable
+from threading import Barrier
 
 import pytest
 
@@ -17,21 +16,13 @@ from eventlog.log.commit import Committed, LeaseState
 from eventlog.session.session import Session
 from tests.faults.tally import SLOW, tally
 from tests.support.engines import Engine
+from tests.support.sample_sessions import run_together
 
 RACES = 5_000 if SLOW else 150
 """Request ids that two handles send at once."""
 PATIENCE = 60.0
 
 Ask = Callable[[Session, str], object]
-
-
-@pytest.fixture
-def impatient() -> Iterator[None]:
-    """Switch threads far more often than by default."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(2e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def by_user(session: Session, request: str) -> object:
@@ -135,35 +126,20 @@ def test_two_handles_that_race_with_one_request_id_have_one_result(engine: Engin
     together = Barrier(2)
     found: list[list[object]] = [[], []]
 
-    def send(mine: list[object], session: Session) -> None:
+    def send(worker: int) -> None:
         for number in range(RACES):
             together.wait(PATIENCE)
             try:
-                mine.append(asks[number % len(asks)](session, f"r{number}"))
+                found[worker].append(asks[number % len(asks)](sessions[worker], f"r{number}"))
             except Exception as error:  # noqa: BLE001 - compared below
-                mine.append(error)
+                found[worker].append(error)
 
     if leased:
         sessions[0].executor.acquire()
-    threads = [Thread(target=send, args=pair) for pair in zip(found, sessions, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(2, send)
     assert found[0] == found[1]
     assert len(found[0]) == len(messages(sessions[1])) == RACES
     tally(f"request ids sent by two handles at once ({engine.name})", RACES)
-
-
-def test_a_fenced_handle_still_learns_what_became_of_its_append(session: Session) -> None:
-    """Promise 4: a fenced handle's repeated request returns the first outcome."""
-    session.executor.acquire()
-    items, version = [(0, ev.Custom("n", "{}"))], session.version
-    first = session.append(items, expected_version=version, request_id="r")
-    lose_lease(session)
-    again = session.append(items, expected_version=version, request_id="r")
-    assert again.repeated
-    assert (again.first, again.last) == (first.first, first.last)
 
 
 def lose_lease(session: Session) -> None:

@@ -46,19 +46,6 @@ def test_the_end_of_a_text_can_be_repeated(log: FaultyLog, session: Session, way
 
 
 @WAYS
-def test_a_message_whose_text_could_not_be_ended_can_be_finished(log: FaultyLog, session: Session, way: str) -> None:
-    """`finish` ends every open part, also one whose first end was refused."""
-    with session.assistant() as reply:
-        text = reply.stream_text(id="p")
-        text.append("a")
-        setattr(log, way, 1)
-        with pytest.raises(BusyError):
-            text.end()
-        reply.finish()
-    assert kinds(session)[-2:] == ["PartEnded", "MessageFinished"]
-
-
-@WAYS
 def test_what_ended_in_a_refused_pipeline_is_open(log: FaultyLog, session: Session, way: str) -> None:
     """Ends of a text, step and message in a refused pipeline do not hold and can be repeated."""
     with session.assistant() as reply:

@@ -57,7 +57,7 @@ def test_rolling_back_the_newest_message_reads_that_message(
             counts = events_read(store.log)
             assert session.rollback(before="newest").patches == (Patch("hash", ("a.py",)),)
             back = sum(counts)
-            session.redo()
+            assert session.redo().patches == ()
             forth = sum(counts) - back
             session.rollback(version)
             found.append((back, forth))
@@ -180,6 +180,7 @@ def test_a_rollback_finds_old_file_states(engine: Engine, monkeypatch: pytest.Mo
         found = store.session("s").rollback(1)
         assert found.snapshots == tuple(f"{when} {number}" for number in range(40) for when in ("before", "after"))
         assert [patch.hash for patch in found.patches] == [f"hash {number}" for number in range(40)]
+        assert store.session("s").rollback(1).snapshots == ()
 
 
 @pytest.mark.promise(14)

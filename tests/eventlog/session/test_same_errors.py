@@ -5,8 +5,6 @@ The other caller is another task, another store or another process.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +24,7 @@ from eventlog.errors import (
     RefusedError,
     RequestReusedError,
 )
+from tests.support.python_process import Program
 
 CHILD = """
 import sys, eventlog
@@ -66,24 +65,17 @@ class Process:
     """Another process."""
 
     def __init__(self, path: Path) -> None:
-        command = [sys.executable, "-c", CHILD, str(path)]
-        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._expect("ready")
+        self._child = Program("-c", CHILD, path)
+        assert self._child.hear() == "ready"
 
     def run(self, code: str) -> None:
         """See `Other`."""
-        assert self._child.stdin is not None
-        self._child.stdin.write(f"{code}\n")
-        self._child.stdin.flush()
-        self._expect("done")
+        self._child.tell(code)
+        assert self._child.hear() == "done"
 
     def end(self) -> None:
         """Let the process close its store and exit."""
-        self._child.communicate()
-
-    def _expect(self, word: str) -> None:
-        assert self._child.stdout is not None
-        assert self._child.stdout.readline() == f"{word}\n"
+        self._child.end()
 
 
 @pytest.fixture
@@ -135,6 +127,10 @@ ERASED: dict[str, Callable[[eventlog.Store, eventlog.Session], Any]] = {
     "its info": lambda _, session: session.info,
     "its head": lambda _, session: session.head(),
     "its state": lambda _, session: session.reader.state(),
+    "a value put": lambda _, session: session.values.put("key", "x"),
+    "a value": lambda _, session: session.values.get("key"),
+    "its values": lambda _, session: session.values.items(),
+    "a search": lambda store, _: store.search("hi", session="s"),
     "its handle": lambda store, _: store.session("s"),
     "an erasure": lambda store, _: store.erase("s"),
     "the id again": lambda store, _: store.create_session(id="s"),

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
 from contextvars import copy_context
 from pathlib import Path
-from threading import Thread
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import pytest
 
@@ -17,31 +15,18 @@ import eventlog
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import CallError, RefusedError
-from eventlog.session.lease import Lease
-from eventlog.session.lease_keeper import LeaseKeeper
 from eventlog.session.outcome import outcome_of
 from eventlog.session.session import Session
-from eventlog.values import MessageError
 from projections import ModelView, Transcript
 from projections.view.options import RenderOptions
 from tests.support.engines import Engine
 from tests.support.export_sessions import jsonl, read
-
-T = TypeVar("T")
-
-
-def by_another(work: Callable[[], T]) -> T:
-    """Do something as another task: a thread of its own, which shares no lease."""
-    done: list[T] = []
-    thread = Thread(target=lambda: done.append(work()))
-    thread.start()
-    thread.join()
-    return done[0]
+from tests.support.sample_sessions import apart
 
 
 def say(session: Session, text: str, **more: Any) -> str:
     """Let another task add a user message; return its id."""
-    return by_another(lambda: session.user(text, **more))
+    return apart(lambda: session.user(text, **more))
 
 
 def answer(session: Session, text: str = "hello", reason: str = "stop", **more: Any) -> str:
@@ -109,17 +94,6 @@ def test_a_question_behind_the_view_waits(engine: Engine, when: str, *, names_vi
     assert (store.unfinished(), engine.open().unfinished()) == ([], [])
 
 
-def test_one_reply_answers_all_that_it_has_seen(engine: Engine) -> None:
-    """A reply whose view has several questions ends the turn of each."""
-    session = engine.open().create_session(id="s")
-    asked = [session.user(text) for text in ("one", "two", "three")]
-    with session.lease():
-        said = answer(session, view=ModelView.of(session))
-    for message in asked:
-        found = outcome_of(session.reader, message)
-        assert (found.state, found.replies) == ("done", (said,))
-
-
 def test_what_a_reply_without_a_view_has_seen(engine: Engine) -> None:
     """A reply has seen what was there when its turn or its task's last word was."""
     session = engine.open().create_session(id="s")
@@ -166,18 +140,6 @@ def test_a_question_that_others_passed_takes_its_place_behind_them(engine: Engin
     assert state_of(session, newest, passed) == ["done", "pending"]
 
 
-def test_outside_a_turn_a_reply_has_seen_what_is_there(engine: Engine) -> None:
-    """Without a turn and without a view the reply answers all that was committed before it."""
-    session = engine.open().create_session(id="s")
-    other = engine.open().session("s")
-    first = other.user("first")
-    with session.lease():
-        second = other.user("second")
-        answer(session)
-        third = other.user("third")
-    assert state_of(session, first, second, third) == ["done", "done", "pending"]
-
-
 def test_several_replies_to_one_view_pass_it(engine: Engine) -> None:
     """Two models that are asked the same: neither answers what came after the view."""
     session = engine.open().create_session(id="s")
@@ -213,10 +175,7 @@ def test_each_task_of_a_lease_has_seen_what_its_own_turn_has(engine: Engine) -> 
 
 @pytest.mark.parametrize("hands_over", ["before", "beside", "not"])
 def test_outside_a_turn_the_turns_of_other_tasks_say_nothing(engine: Engine, hands_over: str) -> None:
-    """A reply outside a turn has seen what is there, also beside the turns of other tasks.
-
-    A task that was handed the lease of several turns may answer for each.
-    """
+    """A reply outside a turn has seen what is there, also beside the turns of other tasks."""
     session = engine.open().create_session(id="s")
     with session.lease() as lease:
         one, other, outside = copy_context(), copy_context(), copy_context()
@@ -236,23 +195,6 @@ def test_outside_a_turn_the_turns_of_other_tasks_say_nothing(engine: Engine, han
         one.run(first.__exit__, None, None, None)
 
 
-def test_a_turn_that_begins_hides_nothing_that_is_there(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the begin of a turn and its first look its task has seen what was there."""
-    session = engine.open().create_session(id="s")
-    seen: list[int] = []
-    begin = LeaseKeeper.begin_turn
-
-    def watched(keeper: LeaseKeeper, lease: Lease, message: str) -> bool:
-        result = begin(keeper, lease, message)
-        seen.append(lease.turns[message])
-        return result
-
-    monkeypatch.setattr(LeaseKeeper, "begin_turn", watched)
-    with session.turn("first", "r1"):
-        pass
-    assert seen == [session.version]
-
-
 def test_a_thread_that_is_handed_the_lease_has_seen_what_the_turn_has(engine: Engine) -> None:
     """A reply in a plain thread under the lease of a turn has seen what that turn has."""
     session = engine.open().create_session(id="s")
@@ -265,7 +207,7 @@ def test_a_thread_that_is_handed_the_lease_has_seen_what_the_turn_has(engine: En
             with lease:
                 return answer(session)
 
-        by_another(reply)
+        apart(reply)
     assert (turn.state, *state_of(session, late)) == ("done", "pending")
 
 
@@ -384,25 +326,6 @@ def test_a_view_of_another_branch_has_seen_what_both_share(engine: Engine) -> No
     assert seen_by(session, answer(session, view=newest)) == shared
 
 
-def test_rollback_and_redo_bring_back_what_was_answered(engine: Engine) -> None:
-    """Back to before the reply its questions wait again; a redo has them answered."""
-    store = engine.open()
-    session = store.create_session(id="s")
-    first = session.user("first")
-    view = ModelView.of(session)
-    second = session.user("second")
-    before = session.version
-    answer(session, view=view)
-    answer(session)
-    assert state_of(session, first, second) == ["done", "done"]
-    session.rollback(before)
-    assert state_of(session, first, second) == ["pending", "pending"]
-    assert [info.id for info in store.unfinished()] == ["s"]
-    session.redo()
-    assert state_of(session, first, second) == ["done", "done"]
-    assert store.unfinished() == []
-
-
 def test_a_rollback_to_before_a_question_names_the_replies_it_hides(engine: Engine) -> None:
     """Events decide, also where the view shows the reply before the question."""
     session = engine.open().create_session(id="s")
@@ -418,18 +341,6 @@ def test_a_rollback_to_before_a_question_names_the_replies_it_hides(engine: Engi
     assert session.rollback(before=second).replies == tuple(hidden)
     assert session.redo().replies == ()
     assert kept not in hidden
-
-
-def test_a_removed_reply_answers_nothing(engine: Engine) -> None:
-    """Without the reply that had seen it a question waits again."""
-    store = engine.open()
-    session = store.create_session(id="s")
-    asked = session.user("first")
-    reply = answer(session)
-    assert store.unfinished() == []
-    session.remove_message(reply)
-    assert state_of(session, asked) == ["pending"]
-    assert [info.id for info in store.unfinished()] == ["s"]
 
 
 def test_a_fork_and_an_import_have_what_was_seen(engine: Engine) -> None:
@@ -482,39 +393,6 @@ def test_a_record_may_say_what_was_seen(engine: Engine) -> None:
 
 
 # -- how a turn ends -------------------------------------------------------------------------------
-
-
-def test_a_failure_is_that_of_what_was_seen(engine: Engine) -> None:
-    """A question behind the view of a failed reply waits; the failed turn stays failed."""
-    session = engine.open().create_session(id="s")
-    with session.turn("first", "r1") as turn:
-        view = ModelView.of(session)
-        second = say(session, "second")
-        with session.assistant("a/b", view=view) as reply:
-            reply.abort(MessageError("api", "no"))
-    assert (turn.state, *state_of(session, second)) == ("failed", "pending")
-    with session.turn() as other:
-        assert other.message == second
-        answer(session)
-    assert state_of(session, turn.message, second) == ["failed", "done"]
-    with session.turn("first", "r1") as again:
-        assert (again.state, again.mine) == ("failed", False)
-
-
-def test_an_interrupt_stops_what_was_asked_before_it(engine: Engine) -> None:
-    """Questions before the interrupt are stopped, seen or not; one behind it waits."""
-    store = engine.open()
-    session = store.create_session(id="s")
-    with session.turn("first", "r1") as turn:
-        view = ModelView.of(session)
-        second = say(session, "second")
-        with session.assistant("a/b", view=view) as reply:
-            by_another(session.interrupt)
-            third = say(session, "third")
-            assert reply.interrupt_requested
-            reply.abort()
-    assert (turn.state, *state_of(session, second, third)) == ("stopped", "stopped", "pending")
-    assert [info.id for info in store.unfinished()] == ["s"]
 
 
 def test_a_promoted_question_waits_for_its_answer(engine: Engine) -> None:

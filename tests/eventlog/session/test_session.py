@@ -9,7 +9,6 @@ import pytest
 from eventlog import events as ev
 from eventlog.errors import (
     CallError,
-    FencedError,
     NotFoundError,
     RefusedError,
 )
@@ -30,7 +29,7 @@ from eventlog.values import (
     Usage,
 )
 from tests.support.engines import Engine
-from tests.support.sample_sessions import USAGE, exchange, last, said
+from tests.support.sample_sessions import USAGE, exchange, last
 
 
 def test_a_whole_turn_is_the_events_it_means(store: Store) -> None:
@@ -202,21 +201,6 @@ def test_a_user_message_of_given_parts(store: Store) -> None:
     assert session.version == 5
 
 
-def test_an_answer_replies_to_the_last_user_message(store: Store) -> None:
-    """An assistant message names the user message it answers, rolled-back ones apart."""
-    session = store.create_session()
-    first = session.user("one")
-    to = session.version
-    session.user("two")
-    session.rollback(to)
-    with session.assistant() as reply:
-        reply.finish()
-    started = next(
-        recorded.event for recorded in session.events(to) if isinstance(recorded.event, ev.AssistantMessageStarted)
-    )
-    assert started.reply_to == first
-
-
 def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
     """A message left open by its block is aborted, failed, or closed as after a crash."""
     session = store.create_session()
@@ -238,29 +222,6 @@ def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
         assert last(session) == ev.MessageFinished(reply.id, None, MessageError("aborted", "interrupted"))
     assert session.reader.state().open_messages() == ()
     assert not session.holds_lease
-
-
-def test_a_call_without_a_result_keeps_the_message_open(store: Store) -> None:
-    """A message cannot finish over a pending call; the refused append writes nothing."""
-    session = store.create_session()
-    with session.lease():
-        with session.assistant() as reply:
-            text = reply.stream_text()
-            text.append("x")
-            call = reply.tool("bash", call_id="c")
-            with pytest.raises(RefusedError):
-                reply.finish()
-            assert text.is_open
-            text.append("y")
-            call.fail("no")
-            reply.finish()
-        assert said(session) == {text.id: "xy"}
-        with pytest.raises(RefusedError):
-            text.append("z")
-        with pytest.raises(RefusedError):
-            call.succeed("late")
-    with pytest.raises(FencedError):
-        call.succeed("after the lease")
 
 
 def test_a_refused_command_writes_nothing(store: Store) -> None:

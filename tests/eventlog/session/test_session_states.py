@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
-
-import pytest
 
 from eventlog import events as ev
 from eventlog.encryption.log import EncryptedLog
-from eventlog.history.catalog import entry_of
-from eventlog.session.outcome import has_open_work
-from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
 from eventlog.values import Origin
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.python_process import printed
 
 RUNNING = """
@@ -32,12 +25,7 @@ with eventlog.open(sys.argv[1]) as store:
 """
 
 
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Places for stores, on every engine and encrypted."""
-    place = Engine(str(request.param), tmp_path)
-    yield place
-    place.close()
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def states(store: Store) -> dict[str, str | None]:
@@ -139,83 +127,3 @@ def test_without_a_key_a_state_is_unknown(tmp_path: Path) -> None:
                 "s": (True, "running"),
                 "t": (False, "unfinished"),
             }
-
-
-def test_only_what_was_written_to_is_read_again(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page reads the sessions that changed since a page or `unfinished` looked."""
-    clock = count(1)
-    with engine.open(clock=lambda: next(clock)) as store:
-        for number in range(6):
-            session = store.create_session(id=f"s{number}")
-            session.user("hi")
-            if number % 2:
-                answer(session)
-    read: list[str] = []
-
-    def noting(reader: SessionReader) -> bool:
-        read.append(reader.id)
-        return has_open_work(reader)
-
-    monkeypatch.setattr("eventlog.session.unfinished.has_open_work", noting)
-    with engine.open() as store:
-        store.newest_sessions(limit=2)
-        assert read == ["s4"]  # of the other one its list entry says that it is answered
-        store.newest_sessions(limit=3)
-        assert read == ["s4"]
-        store.session("s5").rename("title")
-        store.session("s3").user("more")
-        store.newest_sessions(limit=3)
-        assert read == ["s4", "s3"]
-    with engine.open() as store:
-        assert len(store.unfinished()) == 4
-        read.clear()
-        assert len(store.newest_sessions().sessions) == 6
-        assert read == []
-        store.session("s1").user("more")
-        assert next(iter(store.newest_sessions().sessions)).state == "unfinished"
-        assert read == ["s1"]
-
-
-def test_an_entry_says_answered_only_where_it_is_certain(engine: Engine) -> None:
-    """A list entry spares reading a session only behind a plain answer to the newest question."""
-    with engine.open() as store:
-        session = store.create_session(id="s")
-
-        def says() -> bool:
-            head = store.log.head("s")
-            assert head is not None
-            return entry_of(head).answered == head.version
-
-        assert not says()
-        session.user("hi")
-        assert not says()
-        answer(session)
-        assert says()
-        session.set_note("quiet")
-        assert says()
-        session.record_custom("test", "1")
-        assert not says()
-        session.user("hi")
-        with session.assistant() as reply:
-            reply.tool("bash", call_id="c", input={}).succeed("out")
-            reply.finish("stop")
-        assert not says()
-        with session.assistant() as reply:
-            reply.finish("tool-calls")
-        assert not says()
-        with session.assistant() as reply:
-            session.user("steered")
-            reply.finish()
-        assert not says()
-        answer(session)
-        assert says()
-        session.rollback(2)
-        assert not says()
-        answer(session)
-        assert says()
-        session.user("later", delivery="queue")
-        answer(session)
-        assert not says()
-        with suppress(KeyError), session.assistant():
-            raise KeyError
-        assert not says()

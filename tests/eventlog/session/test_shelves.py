@@ -2,61 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from threading import Barrier, Thread
 from typing import Any
 
 import pytest
 
 import eventlog
-from eventlog import StoredValue
 from eventlog.errors import CallError, ErasedError, KeyMissingError, LimitError, NotFoundError, ReadOnlyError
 from eventlog.session.shelf import find_shelf
 from eventlog.store import Store
 from projections.verify.verify import verify
 from tests.support.encrypted_store import Service
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.file_search import files_with
+from tests.support.sample_sessions import run_together
 
-
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Places for stores, on every engine and encrypted."""
-    place = Engine(str(request.param), tmp_path)
-    yield place
-    place.close()
-
-
-def test_a_shelf_is_made_once_and_found_again(engine: Engine) -> None:
-    """A name gives one shelf, whose values are there after reopening and in other handles."""
-    first, second = engine.open(), engine.open()
-    shelf = first.shelf("todo")
-    revision = shelf.values.put("a", "1")
-    assert second.shelf("todo").id == shelf.id
-    assert second.shelf("todo").values.get("a") == StoredValue("a", "1", revision)
-    assert second.shelf("other").values.get("a") is None
-    first.close()
-    second.close()
-    with engine.open() as store:
-        assert store.shelf("todo").values.get("a") == StoredValue("a", "1", revision)
-        assert sorted(store.shelves()) == ["other", "todo"]
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def test_threads_that_ask_at_once_get_one_shelf(engine: Engine) -> None:
     """Of all callers that ask for a name at once one begins the shelf; each puts into it."""
     stores = [engine.open() for _ in range(2)]
-    barrier = Barrier(8)
 
     def work(number: int) -> None:
-        barrier.wait()
         stores[number % 2].shelf("one").values.put(f"{number}", "v")
 
-    threads = [Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(8, work)
     assert len(list(stores[0].shelf("one").values.items())) == 8
     assert list(stores[0].shelves()) == ["one"]
 
@@ -197,30 +168,6 @@ def test_a_backup_has_the_shelves(tmp_path: Path) -> None:
         found = store.shelf("todo").values.get("a")
         assert found is not None
         assert found.value == "x" * 5_000
-
-
-def test_an_encrypted_copy_of_a_plain_store_has_its_values_and_shelves(tmp_path: Path) -> None:
-    """A backup with keys has all values, and finds shelves by name; dropped ones begin anew."""
-    with eventlog.open(tmp_path / "store") as store:
-        session = store.create_session(id="s")
-        session.values.put("a", b"x" * 5_000)
-        session.fork(id="f").values.put("b", "y" * 5_000)
-        store.shelf("todo").values.put("a", "1")
-        store.shelf("dropped")
-        store.drop_shelf("dropped")
-        assert store.backup(tmp_path / "copy", keys=tmp_path / "keys").sessions == 2
-    with eventlog.open(tmp_path / "copy", keys=tmp_path / "keys") as store:
-        assert {found.key: found.value for found in store.session("f").values.items()} == {
-            "a": b"x" * 5_000,
-            "b": "y" * 5_000,
-        }
-        assert [found.value for found in store.shelf("todo").values.items()] == ["1"]
-        assert list(store.shelves()) == ["todo"]
-        assert store.shelf("dropped").values.revision("a") == 0
-        assert verify(store).sound
-        store.drop_shelf("todo")
-        assert list(store.shelf("todo").values.items()) == []
-        assert "todo" not in store.shelf("todo").id
 
 
 def test_puts_in_a_pipeline_are_one_append(engine: Engine) -> None:

@@ -19,7 +19,6 @@ from eventlog.values import (
     Attachment,
     Body,
     File,
-    Snapshot,
     Subtask,
     Text,
     Truncation,
@@ -86,28 +85,6 @@ def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> No
         reply.finish()
 
 
-@pytest.mark.promise(2)
-def test_two_parts_stream_in_turn_without_losing_order(store: Store) -> None:
-    """Promise 2: order is the order of calls, across parts, deltas and events."""
-    session = store.create_session()
-    with session.assistant() as reply:
-        one, two = reply.stream_text(), reply.stream_reasoning()
-        for number in range(50):
-            one.append(f"a{number}")
-            two.append(f"b{number}")
-            if number == 25:
-                reply.part(Snapshot("mid"))
-        reply.finish()
-    order = [
-        recorded.event.text if isinstance(recorded.event, ev.PartDelta) else "|"
-        for recorded in session.events(4)
-        if isinstance(recorded.event, ev.PartDelta) or isinstance(getattr(recorded.event, "kind", None), Snapshot)
-    ]
-    expected = [text for number in range(50) for text in (f"a{number}", f"b{number}")]
-    expected.insert(52, "|")
-    assert order == expected
-
-
 @pytest.mark.promise(1)
 def test_a_full_buffer_commits_and_loses_nothing(engine: Engine) -> None:
     """Promise 1: a full buffer blocks the producer until its commit and drops nothing."""
@@ -139,25 +116,6 @@ def test_deltas_are_checked_when_they_are_made(store: Store) -> None:
             text.append("x" * (MAX_DELTA + 1))
         assert session.version == before
         reply.finish()
-
-
-@pytest.mark.promise(1)
-def test_large_deltas_go_in_several_appends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 1: many large deltas between two flushes commit in appends of bounded size."""
-    monkeypatch.setattr("eventlog.append.decider.MAX_RUN", 1000)
-    monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 1000)
-    monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 1000)
-    session = store.create_session()
-    with session.assistant() as reply:
-        text = reply.stream_text()
-        session.flush()
-        before = len(list(store.log.read(session.id)))
-        for number in range(40):
-            text.append(str(number % 10) * 100)
-        session.flush()
-        assert len(list(store.log.read(session.id))) - before == 4
-        reply.finish()
-    assert said(session)[text.id] == "".join(str(number % 10) * 100 for number in range(40))
 
 
 def test_deltas_of_a_part_that_was_ended_otherwise_are_reported(store: Store) -> None:

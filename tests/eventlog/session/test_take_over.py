@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 
 import pytest
 
@@ -19,10 +17,10 @@ from eventlog.errors import CallError, EventlogError, FencedError, LeaseHeldErro
 from eventlog.session.session import Session
 from eventlog.store import Store
 from projections.verify.verify import verify
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.faulty_log import FaultyLog
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.python_process import Program
+from tests.support.sample_sessions import apart, begin
 
 OWNER = """
 import sys
@@ -45,12 +43,7 @@ with eventlog.open(sys.argv[1], flush_interval=1000.0) as store:
 """
 
 
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Places for stores, on every engine and encrypted."""
-    place = Engine(str(request.param), tmp_path)
-    yield place
-    place.close()
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def texts(session: Session) -> dict[str, str]:
@@ -77,22 +70,6 @@ def fenced() -> Generator[list[FencedError]]:
         caught.append(error)
         return
     raise AssertionError("the block was not fenced")
-
-
-def apart(work: Callable[[], object]) -> object:
-    """Do some work in a thread of its own, which has no lease; returns its result or error."""
-    results: list[object] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except EventlogError as error:
-            results.append(error)
-
-    thread = Thread(target=run)
-    thread.start()
-    thread.join()
-    return results[0]
 
 
 def begun(store: Store) -> Session:
@@ -239,15 +216,12 @@ def test_a_pipeline_of_the_old_owner_goes_in_not_at_all(engine: Engine) -> None:
                 with pytest.raises(FencedError):
                     session.set_todos([])
 
-        thread = Thread(target=lambda: outcome.append(apart(old)))
-        outcome: list[object] = []
-        thread.start()
+        outcome = begin(old)
         assert taken.wait(30)
         with session.lease(take_over=True), session.pipeline():
             session.set_todos([eventlog.Todo("mine", "pending")])
             done.set()
-            thread.join()
-        assert isinstance(outcome[0], EventlogError)
+            assert isinstance(outcome.exception(30), EventlogError)
         todos = [recorded.event.todos for recorded in session.events() if isinstance(recorded.event, ev.TodosSet)]
         assert [len(each) for each in todos] == [1]
 
@@ -263,17 +237,13 @@ def test_a_take_over_waits_first(engine: Engine) -> None:
                 leased.set()
                 go.wait(30)
 
-        thread = Thread(target=briefly)
-        thread.start()
+        owner = begin(briefly)
         assert leased.wait(30)
         other = second.session("s")
-        waiting = Thread(target=lambda: results.append(apart(lambda: _epoch(other))))
-        results: list[object] = []
-        waiting.start()
+        waiting = begin(lambda: _epoch(other))
         go.set()
-        for each in (thread, waiting):
-            each.join()
-        assert results == [2]
+        owner.result(30)
+        assert waiting.result(30) == 2
         assert settled(session) == []
 
 
@@ -321,18 +291,14 @@ def test_a_process_that_was_taken_over_hears_of_it(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with eventlog.open(path) as store:
         session = begun(store)
-        command = [sys.executable, "-c", OWNER, str(path)]
-        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
-            assert owner.stdout is not None
-            assert owner.stdin is not None
-            assert owner.stdout.readline() == "ready\n"
-            with pytest.raises(LeaseHeldError), session.lease():
-                pass
-            with session.lease(take_over=True):
-                owner.stdin.write("go\n")
-                owner.stdin.flush()
-                assert owner.stdout.readline() == "2 11 1\n"
-        assert owner.returncode == 0
+        owner = Program("-c", OWNER, path)
+        assert owner.hear() == "ready"
+        with pytest.raises(LeaseHeldError), session.lease():
+            pass
+        with session.lease(take_over=True):
+            owner.tell("go")
+            assert owner.hear() == "2 11 1"
+        owner.end()
         assert texts(session) == {"t": "written "}
         assert verify(store, deep=True).sound
 

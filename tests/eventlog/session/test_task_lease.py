@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
 from contextvars import copy_context
-from threading import Event, Thread
+from threading import Event
 
 import pytest
 
 from eventlog import events as ev
-from eventlog.errors import EventlogError, FencedError, LeaseHeldError
+from eventlog.errors import FencedError, LeaseHeldError
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.engines import Engine
 from tests.support.faulty_log import FaultyLog
-
-
-def in_thread(work: Callable[[], object]) -> EventlogError | None:
-    """Run work in a thread without the context; return its error."""
-    found: list[EventlogError | None] = []
-
-    def run() -> None:
-        try:
-            work()
-        except EventlogError as error:
-            found.append(error)
-        else:
-            found.append(None)
-
-    thread = Thread(target=run)
-    thread.start()
-    thread.join(60.0)
-    return found[0]
+from tests.support.sample_sessions import apart, begin
 
 
 def set_todos(session: Session) -> None:
@@ -48,11 +31,12 @@ def test_another_thread_is_refused_until_it_is_handed_the_lease(store: Store) ->
             set_todos(session)
 
     with session.lease() as lease:
-        assert type(in_thread(lambda: set_todos(session))) is LeaseHeldError
-        assert type(in_thread(session.executor.acquire)) is LeaseHeldError
-        assert in_thread(handed) is None
-        assert in_thread(lambda: session.user("needs no lease")) is None
-    assert in_thread(lambda: set_todos(session)) is None
+        for refused in (lambda: set_todos(session), session.executor.acquire):
+            with pytest.raises(LeaseHeldError):
+                apart(refused)
+        apart(handed)
+        apart(lambda: session.user("needs no lease"))
+    apart(lambda: set_todos(session))
 
 
 @pytest.mark.promise(4)
@@ -130,13 +114,13 @@ def test_a_lease_on_its_way_back_holds_up_no_other_thread(log: FaultyLog, sessio
             log.held = []
         released.set()
 
-    thread = Thread(target=run)
-    thread.start()
-    while not log.held:
-        thread.join(0.01)
-    assert type(in_thread(session.executor.acquire)) is LeaseHeldError
+    giving = begin(run)
+    while not log.held and not giving.done():
+        time.sleep(0.01)
+    with pytest.raises(LeaseHeldError):
+        apart(session.executor.acquire)
     assert not released.is_set()
     log.let_go()
     assert released.wait(60.0)
-    thread.join()
-    assert in_thread(lambda: set_todos(session)) is None
+    giving.result(60.0)
+    apart(lambda: set_todos(session))

@@ -212,62 +212,12 @@ def test_a_retry_that_another_was_quicker_with_is_none(engine: Engine) -> None:
         assert seen(turn) == ("done", False, (said,))
 
 
-def goes_on(session: Session, later: str) -> str | None:
-    """A question behind a failed one, and what became of it; return its reply."""
-    if later == "waits":
-        session.user("later", request_id="later")
-        return None
-    with suppress(ValueError), session.turn("later", "later"), session.assistant() as reply:
-        if later == "fails":
-            raise ValueError
-        reply.abort() if later == "is stopped" else reply.finish()
-    return reply.id
-
-
-@pytest.mark.parametrize("later", ["waits", "fails", "breaks off"])
-def test_a_failed_turn_is_begun_again_behind_which_a_question_waits(engine: Engine, later: str) -> None:
-    """A question that came later, and has no answer, is answered with the one that failed."""
-    session = engine.open().create_session(id="s")
-    failed = [broken(session, KeyError)]
-    if later == "breaks off":
-        failed.append(broken(session, KeyboardInterrupt, "later"))
-    else:
-        failed += filter(None, [goes_on(session, later)])
-    with session.turn("hi", "r") as turn:
-        assert (turn.state, turn.error) == ("failed", MessageError("unknown", "KeyError"))
-        turn.retry()
-        assert seen(turn) == ("resumed", True, ())
-        said = answer(session)
-    assert seen(turn) == ("done", False, (said,))
-    text = "hi" if later == "breaks off" else "later"
-    assert asked(session, text, "later").answer == (said,)
-    assert events(session, ev.MessageRemoved) == [ev.MessageRemoved(reply) for reply in failed]
-
-
-@pytest.mark.parametrize(("later", "state"), [("is answered", "done"), ("is stopped", "stopped")])
-def test_a_failed_turn_is_not_begun_again_behind_a_reply_that_has_seen_it(
-    engine: Engine, later: str, state: str
-) -> None:
-    """A retry asks nothing: the turn is then as the reply to the later question left it."""
-    session = engine.open().create_session(id="s")
-    broken(session, KeyError)
-    said = goes_on(session, later)
-    for found in ("failed", state):
-        with session.turn("hi", "r") as turn:
-            assert turn.state == found
-            if found == "failed":
-                turn.retry()
-            assert seen(turn) == (state, False, (said,))
-    assert asked(session, "later", "later").state == state
-    assert len(events(session, ev.AssistantMessageStarted)) == 2
-
-
 def test_a_retry_waits_for_the_task_that_runs_the_session(store: Store) -> None:
     """As long as its turn waits: the page's program ends without an error, also as a task."""
     for is_async in (False, True):
         session = store.create_session()
         broken(session, KeyError)
-        goes_on(session, "waits")
+        session.user("later", request_id="later")
         began = Event()
 
         def later(session: Session = session, began: Event = began) -> None:
@@ -308,95 +258,11 @@ def test_a_stopped_program_leaves_its_turn_to_be_resumed(engine: Engine, stop: t
     assert events(other, ev.MessageRemoved) == [ev.MessageRemoved(reply)]
 
 
-def test_the_result_of_a_tool_that_ran_stays_in_the_view(store: Store) -> None:
-    """A reply that broke off after a tool ran is kept: the model goes on with its results."""
-    session = store.create_session()
-    with suppress(KeyboardInterrupt), session.turn("hi", "r"), session.assistant() as reply:
-        reply.tool("bash", call_id="c", input={}).succeed("out")
-        raise KeyboardInterrupt
-    with session.turn("hi", "r") as turn:
-        assert (turn.state, turn.answer) == ("resumed", (reply.id,))
-        said = answer(session)
-    assert (turn.state, turn.answer) == ("done", (reply.id, said))
-    assert events(session, ev.MessageRemoved) == []
-
-
-def test_a_users_stop_is_final(engine: Engine) -> None:
-    """An abort, and an interrupt with or without a reply, stop a turn for good."""
-    session = engine.open().create_session(id="s")
-    with session.turn("hi", "aborted"), session.assistant() as reply:
-        reply.abort()
-    assert asked(session, request="aborted").state == "stopped"
-    with session.turn("hi", "early"):
-        engine.open().session("s").interrupt()
-    with suppress(KeyboardInterrupt), session.turn("hi", "late"), session.assistant():
-        session.interrupt()
-        raise KeyboardInterrupt
-    for request in ("aborted", "early", "late"):
-        with session.turn("hi", request) as turn:
-            assert (turn.state, turn.mine) == ("stopped", False)
-            with pytest.raises(RefusedError):
-                turn.retry()
-    with session.turn("hi", "in vain"):
-        session.interrupt()
-        answer(session)
-    assert asked(session, request="in vain").state == "done"
-
-
-def test_a_turn_that_was_rolled_back_is_withdrawn(store: Store) -> None:
-    """A rollback or a removal withdraws a turn; a redo brings its answer back."""
+def test_a_reply_of_unknown_end_is_no_answer(store: Store) -> None:
+    """A reply of unknown end leaves the turn to go on; calls that the provider ran do not."""
     session = store.create_session()
     with session.turn("hi", "r") as turn:
-        said = answer(session)
-    session.rollback(before=turn.message)
-    assert asked(session).state == "withdrawn"
-    session.redo()
-    assert asked(session).answer == (said,)
-    session.rollback(before=said)
-    assert asked(session).state == "resumed"
-    session.redo()
-    session.remove_message(said)
-    assert asked(session).state == "resumed"
-    session.remove_message(turn.message)
-    assert asked(session).state == "withdrawn"
-
-
-def test_a_rollback_means_to_go_on(store: Store) -> None:
-    """After an interrupt and a rollback the turn is resumed."""
-    session = store.create_session()
-    with session.turn("hi", "r"):
-        session.interrupt()
-    assert asked(session).state == "stopped"
-    session.rollback(session.version)
-    assert asked(session).state == "resumed"
-
-
-def test_a_compacted_turn_is_done(store: Store) -> None:
-    """A turn that a compaction covers keeps its answer."""
-    session = store.create_session()
-    with session.turn("hi", "r"):
-        said = answer(session)
-    part = session.context.request_compaction()
-    with session.lease():
-        session.context.start_compaction(part)
-        with session.assistant(summary=True) as summary:
-            summary.add_text("they said hello")
-            summary.finish()
-        session.context.complete_compaction(part, summary.id)
-    found = asked(session)
-    assert (found.state, found.answer) == ("done", (said,))
-
-
-def test_a_reply_with_calls_or_an_overflow_is_no_answer(store: Store) -> None:
-    """Tool calls, an unknown end and a request that was too large leave the turn to go on."""
-    session = store.create_session()
-    with session.turn("hi", "r") as turn:
-        with session.assistant() as reply:
-            reply.tool("bash", call_id="c", input={}).succeed("out")
-            reply.finish("stop")
         answer(session, "unknown")
-        with session.assistant() as reply:
-            reply.abort(MessageError("overflow"))
     assert turn.state == "new"
     assert asked(session).state == "resumed"
     with session.turn("hi", "r") as turn, session.assistant() as reply:
@@ -450,24 +316,6 @@ def test_the_right_to_answer_goes_to_children_and_ends_with_the_block(store: Sto
     assert not session.holds_lease
 
 
-def test_a_failed_turn_is_begun_again_in_a_task(store: Store) -> None:
-    """A task retries a failed turn with the lease in its own context."""
-    chat = AsyncSession(store.create_session())
-    broken(chat.sync, KeyError)
-
-    async def again() -> str:
-        async with chat.turn("hi", "r", wait=0.1) as turn:
-            assert turn.state == "failed"
-            await turn.retry()
-            assert turn.mine
-            async with chat.assistant() as reply:
-                await reply.finish()
-        return turn.state
-
-    assert asyncio.run(again()) == "done"
-    assert not chat.sync.holds_lease
-
-
 def test_a_task_that_is_cancelled_while_it_asks_leaves_no_lease(store: Store) -> None:
     """Cancelling a turn at any point gives its lease back."""
     chat = AsyncSession(store.create_session())
@@ -493,37 +341,6 @@ def test_a_task_that_is_cancelled_while_it_asks_leaves_no_lease(store: Store) ->
 
     asyncio.run(each())
     assert not chat.sync.holds_lease
-
-
-def test_a_task_that_is_cancelled_in_mid_answer_leaves_its_turn_to_be_resumed(engine: Engine) -> None:
-    """After a task is cancelled its text is there, the lease is free, and the turn goes on."""
-    chat = AsyncSession(engine.open().create_session(id="s"))
-    streaming = asyncio.Event()
-    replies: list[str] = []
-
-    async def answering() -> None:
-        async with chat.turn("hi", "r"), chat.assistant() as reply:
-            replies.append(reply.id)
-            reply.stream_text().append("half")
-            streaming.set()
-            await asyncio.sleep(60.0)
-
-    async def cancelled() -> None:
-        task = asyncio.create_task(answering())
-        await streaming.wait()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancelled())
-    assert not chat.sync.holds_lease
-    assert [event.text for event in events(chat.sync, ev.PartDelta) if isinstance(event, ev.PartDelta)] == ["half"]
-    other = engine.open().session("s")
-    with other.turn("hi", "r") as turn:
-        assert seen(turn) == ("resumed", True, ())
-        answer(other)
-    assert turn.state == "done"
-    assert events(other, ev.MessageRemoved) == [ev.MessageRemoved(name) for name in replies]
 
 
 def test_a_failed_call_is_made_again_in_the_same_reply(store: Store) -> None:
@@ -570,19 +387,6 @@ def test_a_failed_call_is_made_again_in_the_same_reply(store: Store) -> None:
     assert turn.answer == (reply.id,)
 
 
-def test_attempts_are_counted_over_replies(store: Store) -> None:
-    """A reply that repeats a failed one counts on from it."""
-    session = store.create_session()
-    broken(session, KeyError)
-    with session.turn("hi", "r") as turn:
-        turn.retry()
-        with session.assistant() as reply:
-            reply.retry(MessageError("api"))
-            reply.finish()
-    kinds = [event.kind for event in events(session, ev.PartStarted) if isinstance(event, ev.PartStarted)]
-    assert [kind.attempt for kind in kinds if isinstance(kind, Retry)] == [1, 2]
-
-
 # -- without a text --------------------------------------------------------------------------------
 
 
@@ -614,18 +418,6 @@ def test_a_turn_without_a_text_may_be_one_that_is_queued(store: Store) -> None:
         session.context.promote(turn.message)
         answer(session)
     assert turn.state == "done"
-
-
-def test_of_tasks_without_a_text_one_answers(engine: Engine) -> None:
-    """A second task learns that the question is being answered."""
-    session = engine.open().create_session(id="s")
-    session.user("hi")
-    other = engine.open().session("s")
-    with session.turn() as turn:
-        assert turn.mine
-        with other.turn() as second:
-            assert (second.state, second.mine) == ("running", False)
-        answer(session)
 
 
 def test_a_turn_without_a_text_needs_a_question(store: Store) -> None:

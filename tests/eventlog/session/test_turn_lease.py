@@ -93,38 +93,6 @@ def test_a_lease_that_rests_stands_in_no_way(engine: Engine) -> None:
         other.erase("s")
 
 
-def test_a_lease_is_given_back_at_close(engine: Engine) -> None:
-    """Closing the store gives back the lease of the newest turn."""
-    with engine.open(flush_interval=1000.0) as store:
-        answered(store.create_session(id="s"), "r")
-    with engine.open() as store:
-        head = store.log.head("s")
-        assert head is not None
-        assert head.lease.owner == b""
-
-
-def test_a_turn_in_another_process_follows_at_once(tmp_path: Path) -> None:
-    """A program that asks right after a turn of another process answers, and does not follow."""
-    with eventlog.open(tmp_path / "s") as store:
-        session = store.create_session(id="s")
-        for number in range(3):
-            answered(session, f"r{number}")
-            subprocess.run(
-                [sys.executable, "-c", ELSEWHERE.replace("elsewhere", str(number)), str(tmp_path / "s")], check=True
-            )
-
-
-def test_a_question_that_another_owner_beats_is_asked_all_the_same(engine: Engine) -> None:
-    """A claim that comes too late costs nothing: the message is in, and its turn is queued."""
-    with engine.open() as store, engine.open() as other:
-        session = store.create_session(id="s")
-        with other.session("s").lease():
-            with session.turn("a question", "r") as turn:
-                assert turn.state in {"running", "queued"}
-                assert not turn.mine
-            assert session.reader.find(turn.message)
-
-
 def test_a_refused_command_over_a_resting_lease_leaves_the_session_free(engine: Engine) -> None:
     """Another store's command that is refused takes a resting lease, and gives it back."""
     with engine.open(flush_interval=30) as store, engine.open(flush_interval=30) as other:

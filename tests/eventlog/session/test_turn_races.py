@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from subprocess import PIPE, Popen
-from threading import Barrier, Thread
+from threading import Barrier
 
 import pytest
 
@@ -19,8 +17,9 @@ from eventlog.aio import AsyncSession
 from eventlog.session.session import Session
 from tests.faults.tally import SLOW, tally
 from tests.support.engines import Engine
+from tests.support.python_process import Program
+from tests.support.sample_sessions import run_together
 
-ROOT = Path(__file__).resolve().parents[3]
 RACES = {
     "memory": 10_000 if SLOW else 2_000,
     "partitioned": 1_000,
@@ -53,15 +52,6 @@ with eventlog.open(sys.argv[1], lease_ttl=600_000) as store:
 """
 
 
-@pytest.fixture
-def impatient() -> Iterator[None]:
-    """Switch threads far more often than by default."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(2e-5)
-    yield
-    sys.setswitchinterval(before)
-
-
 def answer(session: Session, request: str) -> bool:
     """Answer the request if it is to be answered; return whether it was."""
     with session.turn("hi", request) as turn:
@@ -88,23 +78,17 @@ def race(works: list[Callable[[str], bool]], count: int) -> list[int]:
     """Send `count` request ids by all workers at once; return how many of them answered each."""
     together = Barrier(len(works))
     mine: list[list[bool]] = [[] for _ in works]
-    errors: list[BaseException] = []
 
-    def send(work: Callable[[str], bool], found: list[bool]) -> None:
+    def send(worker: int) -> None:
         try:
             for number in range(count):
                 together.wait(PATIENCE)
-                found.append(work(f"r{number}"))
-        except BaseException as error:  # noqa: BLE001  # raised below
-            errors.append(error)
+                mine[worker].append(works[worker](f"r{number}"))
+        except BaseException:
             together.abort()
+            raise
 
-    threads = [Thread(target=send, args=pair) for pair in zip(works, mine, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    run_together(len(works), send)
     return [sum(found) for found in zip(*mine, strict=True)]
 
 
@@ -153,27 +137,14 @@ def test_of_two_processes_that_ask_at_once_one_answers(tmp_path: Path) -> None:
     """Promise 5: two processes with one request id leave one answer in the log."""
     with eventlog.open(tmp_path / "store") as store:
         store.create_session(id="s")
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "store")]
-    programs = [Popen([*command, name], cwd=ROOT, stdin=PIPE, stdout=PIPE, text=True) for name in "ab"]
-    try:
+    programs = [Program("-c", PROGRAM, tmp_path / "store", name) for name in "ab"]
+    assert [program.hear() for program in programs] == ["ready"] * 2
+    for number in range(PROCESSES):
         for program in programs:
-            assert said(program) == "ready"
-        for number in range(PROCESSES):
-            for program in programs:
-                assert program.stdin is not None
-                program.stdin.write(f"r{number}\n")
-                program.stdin.flush()
-            assert "done" in {said(program) for program in programs}
-    finally:
-        for program in programs:
-            program.communicate(timeout=PATIENCE)
-    assert [program.returncode for program in programs] == [0, 0]
+            program.tell(f"r{number}")
+        assert "done" in {program.hear() for program in programs}
+    for program in programs:
+        program.end()
     with eventlog.open(tmp_path / "store") as store:
         assert list(answers(store.session("s")).values()) == [1] * PROCESSES
     tally("turns that two processes ask for at once", PROCESSES)
-
-
-def said(program: Popen[str]) -> str:
-    """The next line of a program."""
-    assert program.stdout is not None
-    return program.stdout.readline().strip()

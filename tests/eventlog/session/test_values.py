@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +13,8 @@ from eventlog import events as ev
 from eventlog.codec.bodies import INLINE
 from eventlog.errors import (
     CallError,
-    ClosedError,
     ConflictError,
     DamagedError,
-    ErasedError,
     KeyMissingError,
     LimitError,
     ReadOnlyError,
@@ -31,21 +24,14 @@ from eventlog.history.value_tree import CHUNK, LEAF_KEYS
 from eventlog.log.contract import GROWING
 from eventlog.session.session import Session
 from eventlog.store import Store
-from projections.transcript.transcript import Transcript
-from projections.view.model_view import ModelView
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.export_sessions import canonical, jsonl, read
+from tests.support.python_process import Program
 
-ROOT = Path(__file__).resolve().parents[3]
 LONG = "many words, " * 200
 
 
-@pytest.fixture(params=[*ENGINES, ENCRYPTED])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Places for stores, on every engine and encrypted."""
-    place = Engine(str(request.param), tmp_path)
-    yield place
-    place.close()
+engine = places(*ENGINES, ENCRYPTED)
 
 
 def content(session: Session) -> dict[str, str | bytes]:
@@ -179,36 +165,6 @@ def test_an_expected_revision_is_compared_in_the_commit(store: Store) -> None:
     assert session.values.put("key", "3", expected=0) == session.values.revision("key")
 
 
-def count(path: Path, times: int) -> None:
-    """Count up a value, each time from what it is."""
-    with eventlog.open(path) as store:
-        values = store.session("s").values
-        for _ in range(times):
-            while True:
-                now = values.get("count")
-                number, revision = (0, 0) if now is None else (int(now.value), now.revision)
-                with suppress(ConflictError):
-                    values.put("count", str(number + 1), expected=revision)
-                    break
-
-
-@pytest.mark.promise(4)
-def test_processes_that_count_lose_no_step(tmp_path: Path) -> None:
-    """Of processes that replace one revision exactly one wins: no step of 180 is lost."""
-    with eventlog.open(tmp_path / "store") as store:
-        store.create_session(id="s")
-        context = multiprocessing.get_context("spawn")
-        others = [context.Process(target=count, args=(tmp_path / "store", 60)) for _ in range(3)]
-        for other in others:
-            other.start()
-        for other in others:
-            other.join(120)
-            assert other.exitcode == 0
-        found = store.session("s").values.get("count")
-        assert found is not None
-        assert found.value == "180"
-
-
 def test_a_pipeline_commits_values_with_the_rest(store: Store) -> None:
     """Values in a pipeline are one append with its other commands, and none without them."""
     session = store.create_session()
@@ -225,55 +181,6 @@ def test_a_pipeline_commits_values_with_the_rest(store: Store) -> None:
     with session.pipeline():
         session.values.put("d", LONG)
         assert content(session) == {"a": "2", "d": LONG}
-
-
-def test_values_need_no_lease(engine: Engine) -> None:
-    """Another owner's handle puts values while a reply is streamed, and both go on."""
-    first, second = engine.open(), engine.open()
-    session = first.create_session(id="s")
-    with session.assistant() as reply:
-        text = reply.stream_text()
-        text.append("a")
-        second.session("s").values.put("key", "of another owner")
-        text.append("b")
-        session.values.put("own", "1", expected=0)
-        reply.finish()
-    assert content(session) == {"key": "of another owner", "own": "1"}
-
-
-@pytest.mark.promise(9)
-def test_values_are_no_activity_and_outlast_rollbacks(store: Store) -> None:
-    """Values move no session in a list, change no view or transcript, and are not rolled back."""
-    session = store.create_session()
-    session.user("question")
-    before = session.version
-    shown = ModelView.of(session).messages, list(Transcript(session).newest_first()), session.info.updated
-    revision = session.values.put("key", "value")
-    assert (ModelView.of(session).messages, list(Transcript(session).newest_first()), session.info.updated) == shown
-    session.rollback(before)
-    assert session.values.get("key") == StoredValue("key", "value", revision)
-    session.rollback(1)
-    session.redo()
-    assert session.values.revision("key") == revision
-
-
-def test_an_erased_or_closed_session_has_no_values(engine: Engine) -> None:
-    """Values of an erased session or a closed store raise; a fork keeps what it inherited."""
-    store = engine.open()
-    session = store.create_session()
-    session.values.put("key", "value")
-    fork = session.fork()
-    grandchild = fork.fork()
-    store.erase(session.id, forks="keep")
-    store.erase(fork.id, forks="keep")
-    for command in (lambda: session.values.get("key"), lambda: session.values.put("key", "x"), session.values.items):
-        with pytest.raises(ErasedError):
-            command()
-    assert content(grandchild) == {"key": "value"}
-    store.close()
-    for command in (lambda: grandchild.values.get("key"), grandchild.values.items, lambda: grandchild.values.drop("k")):
-        with pytest.raises(ClosedError):
-            command()
 
 
 def test_a_read_only_store_has_an_index_of_its_own(tmp_path: Path) -> None:
@@ -343,19 +250,15 @@ def test_an_index_that_another_process_stores_late_hides_no_value(tmp_path: Path
     path = tmp_path / "store"
     with eventlog.open(path) as store:
         store.create_session(id="s")
-    other = subprocess.Popen(
-        [sys.executable, "-c", STALE, str(path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert other.stdin is not None
-    assert other.stdout is not None
-    assert other.stdout.readline() == "ready\n"
+    other = Program("-c", STALE, path)
+    assert other.hear() == "ready"
     with eventlog.open(path) as store:
         for number in range(40):
             store.session("s").values.put(f"{number}", "newest")
     with eventlog.open(path) as store:  # has stored its rows, and adds to them
         values = store.session("s").values
         values.put("more", "newest")
-        other.communicate("\n", timeout=60)  # stores its rows now
+        other.end()  # stores its rows now
         assert {found.value for found in values.items()} == {"newest"}
         assert len(list(values.items())) == 41
         found = values.get("3")
@@ -419,26 +322,3 @@ def test_a_value_whose_body_is_lost_is_an_error(store: Store, monkeypatch: pytes
         session.values.get("key")
     with pytest.raises(DamagedError):
         list(session.values.items())
-
-
-@pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
-def test_keys_are_those_of_the_items(mode: str) -> None:
-    """Keys with a prefix are those whose values `items` yields, inherited ones included."""
-    engine = Engine(mode)
-    try:
-        store = engine.open()
-        session = store.create_session()
-        for key in ("a/1", "a/2", "b", "a/3"):
-            session.values.put(key, LONG)
-        fork = session.fork()
-        fork.values.drop("a/2")
-        fork.values.put("a/4", "new")
-        session.values.drop("a/3")
-        if mode in {"embedded", ENCRYPTED}:
-            store.scrub()
-        for one in (session, fork):
-            for prefix in ("", "a/", "c"):
-                assert one.values.keys(prefix) == [found.key for found in one.values.items(prefix)]
-        assert fork.values.keys("a/") == ["a/1", "a/3", "a/4"]
-    finally:
-        engine.close()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.tally import SLOW, tally
+from tests.support.python_process import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 KILLS = {"before": 12, "half": 8, "moment": 4, "encrypted moment": 4}
 
 

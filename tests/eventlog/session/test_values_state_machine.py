@@ -280,6 +280,7 @@ class ValuesMachine(RuleBasedStateMachine):
                 values = self.values(actor, name)
                 expected = [StoredValue(key, kept.value, kept.revision) for key, kept in sorted(state.items())]
                 assert list(values.items()) == expected
+                assert values.keys() == [found.key for found in expected]
                 assert list(values.items("x/1")) == [found for found in expected if found.key.startswith("x/1")]
                 for found in expected:
                     assert values.get(found.key) == found

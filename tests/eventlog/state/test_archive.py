@@ -6,7 +6,6 @@ import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 import eventlog
 from eventlog import events as ev
-from eventlog.errors import AlreadyExistsError, CallError, RefusedError
+from eventlog.errors import AlreadyExistsError, CallError
 from eventlog.ids import new_id
 from eventlog.state.archive import FactArchive
 from eventlog.state.closing import closing
@@ -27,10 +26,8 @@ from eventlog.state.state import State
 from eventlog.state.stored import canonical
 from eventlog.state.stored_facts import FACTS
 from eventlog.values import Text, Tool
-from projections.verify.verify import verify
-from tests.support.engines import Engine
 from tests.support.history_strategies import histories
-from tests.support.sample_sessions import derived_reads
+from tests.support.sample_sessions import begin, derived_reads
 from tests.support.stored_rows import DictRows
 
 
@@ -166,50 +163,6 @@ def long_state(turns: int) -> State:
     return state
 
 
-def test_old_ids_are_never_new_again() -> None:
-    """An archived id of a message or part is refused, and a new id is accepted."""
-    state = long_state(1_000)
-    for event in (ev.UserMessageAdded("a3"), ev.AssistantMessageStarted("u3")):
-        assert outcome(state, event) is AlreadyExistsError
-    evolve(state, ev.AssistantMessageStarted("new"))
-    assert outcome(state, ev.PartStarted("new", "u3:text", Text())) is AlreadyExistsError
-    assert outcome(state, ev.PartStarted("new", "u3", Text())) is None
-    assert outcome(state, ev.PartStarted("new", "zzz", Text())) is None
-    assert outcome(state, ev.UserMessageAdded("a1000")) is None
-
-
-@pytest.mark.promise(9)
-def test_old_parts_can_be_changed_and_changed_back() -> None:
-    """Promise 9: an archived part is pruned, restored and pruned again across archiving."""
-    state = long_state(200)
-    for event in (ev.Pruned(("a3:call",)), ev.Restored(("a3:call",)), ev.Pruned(("a3:call",))):
-        check(state, event)
-        evolve(state, event)
-        assert outcome(state, event) is RefusedError
-        for number in range(state.version, state.version + 200):
-            for more in turn(number):
-                evolve(state, more)
-            state.commit_to(state.version)
-    part = kept(state).part("a3:call")
-    assert (part.kind, part.call, len(part.prunes)) == ("tool", "call3", 3)
-
-
-def test_a_rollback_into_what_is_packed_opens_the_message_again() -> None:
-    """Right after a rollback into archived history its message is open, its tool running."""
-    state = long_state(600)
-    evolve(state, ev.RolledBack(1 + 9 * 3 + 7))
-    assert state.open_messages() == ("a3",)
-    assert state.last_user() == "u3"
-    assert [type(event) for event in closing(state, "x")] == [ev.ToolFailed, ev.MessageFinished]
-    assert outcome(state, ev.PartStarted("a3", "new", Tool("call3", "bash"))) is AlreadyExistsError
-    for event in closing(state, "x"):
-        check(state, event)
-        evolve(state, event)
-    assert state.open_messages() == ()
-    evolve(state, ev.RolledBack(1 + 9 * 600))
-    assert state.last_user() == "u599"
-
-
 def reachable(state: State) -> int:
     """Count the objects reachable from a state, without shared classes and modules."""
     seen: dict[int, object] = {}
@@ -294,16 +247,14 @@ def test_readers_need_no_lock() -> None:
                 state = session.reader.state()
                 missing.extend(name for name in known if state.messages.get(name) is None)
 
-        threads = [Thread(target=read) for _ in range(2)]
-        for thread in threads:
-            thread.start()
+        readers = [begin(read) for _ in range(2)]
         try:
             for number in range(400):
                 session.user(f"{number}")
         finally:
             done = True
-            for thread in threads:
-                thread.join()
+        for reader in readers:
+            reader.result(60)
     assert not missing
 
 
@@ -347,30 +298,6 @@ def test_stored_facts_are_read_when_they_are_asked_for(tmp_path: Path, lost: str
         assert canonical(session.reader.state()) == canonical(whole)
 
 
-@pytest.mark.promise(7)
-@settings(max_examples=40, deadline=None)
-@given(histories(), st.integers(1, 3), st.integers(1, 4), st.lists(st.integers(0, 200), max_size=8))
-def test_runs_add_up_to_the_archive(grown: list[tuple[int, ev.Event]], warm: int, chunk: int, looks: list[int]) -> None:
-    """Promise 7: a state stored again and again and reopened answers as an uninterrupted one."""
-    plain, state, rows = State(), State(), DictRows()
-    with packing(warm, chunk):
-        for number, (_, event) in enumerate(grown):
-            for one in (plain, state):
-                evolve(one, event)
-                one.commit_to(one.version)
-            if number % 5 == 4:
-                rows.save(state)
-            if number in looks:
-                rows.save(state)
-                state = rows.load()
-                if number % 2:
-                    assert answers(state) == answers(plain)
-        rows.save(state)
-        state = rows.load()
-        assert answers(state) == answers(plain)
-        assert canonical(state) == canonical(plain)
-
-
 @pytest.mark.promise(7, 8)
 @settings(max_examples=60, deadline=None)
 @given(histories(), st.integers(1, 3), st.integers(1, 4), st.integers(1, 40), st.data())
@@ -399,33 +326,3 @@ def test_a_checkpoint_gives_the_state_of_earlier_versions(
             cut.commit_to(cut.version)
             evolve(plain, event)
         assert answers(cut) == answers(plain)
-
-
-@pytest.mark.promise(7, 8)
-def test_forks_share_the_archive_of_their_parents(engine: Engine) -> None:
-    """Promises 7 and 8: forks of forks answer as a replay does while parents merge runs."""
-    with packing(2, 2), engine.open(checkpoint_events=40) as store:
-        sessions = [store.create_session(id="s0")]
-        for number in range(240):
-            session = sessions[number * 7 % len(sessions)]
-            session.append([(0, event) for event in turn(number)])
-            if number % 5 == 2:
-                old = f"a{number - 2}:call"
-                if session.reader.state().has_part(old):
-                    session.context.prune([old])
-            if number % 24 == 23:
-                parent = sessions[number * 5 % len(sessions)]
-                sessions.append(parent.fork(1 + parent.version * (number % 4 + 1) // 4 * 9 // 10, id=f"s{number}"))
-    for again in range(2):
-        with packing(2, 2), engine.open(checkpoint_events=40) as store:
-            for known in sessions:
-                session = store.session(known.id)
-                whole = State()
-                apply_spans(store.log, session.reader.ancestry(), whole, session.version)
-                assert answers(session.reader.state()) == answers(whole)
-                assert canonical(session.reader.state()) == canonical(whole)
-                if again:
-                    continue
-                for number in range(1000, 1012):
-                    session.append([(0, event) for event in turn(number)])
-            assert verify(store, deep=True).sound

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 
 import pytest
 
@@ -15,7 +16,7 @@ from eventlog.session.session import Session
 from eventlog.session.text_stream import LONG_DELTA, TextStream
 from eventlog.store import Store
 from tests.support.faulty_log import FaultyLog, together
-from tests.support.sample_sessions import said
+from tests.support.sample_sessions import begin, said
 
 PATIENCE = 30.0
 
@@ -126,21 +127,6 @@ def test_a_delta_that_comes_during_the_last_flush_goes_in_or_is_refused(
 
 
 @pytest.mark.promise(1)
-def test_two_late_deltas_are_told_apart(store: Store, gate: Gate, text: TextStream) -> None:
-    """Promise 1: each of two threads is told the outcome of its own late delta."""
-    outcome: list[EventlogError | None] = []
-    late = gate.run(lambda: text.append("late"), outcome)
-    store.close()
-    text._flat.extend((("p", "text"), "another", 1))
-    gate.opened.set()
-    late.join(PATIENCE)
-    assert [type(error) for error in outcome] == [ClosedError]
-    with pytest.raises(ClosedError):
-        text._writer.wake((("p", "text"), "another"))
-    assert not text._flat
-
-
-@pytest.mark.promise(1)
 def test_an_event_that_comes_too_late_is_refused(log: FaultyLog, store: Store, gate: Gate, text: TextStream) -> None:
     """Promise 1: an event without a waiter that comes after the close is refused."""
     outcome: list[EventlogError | None] = []
@@ -189,23 +175,18 @@ def test_whoever_closes_it_as_well_waits_for_the_end(
         return submit(append)
 
     monkeypatch.setattr(log, "submit", last_flush)
-    found: list[dict[str, str]] = []
 
-    def close() -> None:
+    def close() -> dict[str, str]:
         store.close()
-        found.append(said(stored(log)))
+        return said(stored(log))
 
-    first = threading.Thread(target=store.close)
-    first.start()
+    first = begin(store.close)
     assert flushing.wait(PATIENCE)
-    second = threading.Thread(target=close)
-    second.start()
-    second.join(0.05)
-    assert not found
+    second = begin(close)
+    assert not wait([second], 0.05).done
     go_on.set()
-    first.join(PATIENCE)
-    second.join(PATIENCE)
-    assert found == [{"p": "kept "}]
+    first.result(PATIENCE)
+    assert second.result(PATIENCE) == {"p": "kept "}
     assert store.closed
 
 

@@ -142,7 +142,7 @@ GEMINI_PARTS: list[Chunk] = [
     {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}},
     {"text": "Hel"},
     {"text": "lo"},
-    {"functionCall": {"name": "ls", "args": {"p": 1}}, "thoughtSignature": "S"},
+    {"functionCall": {"name": "ls", "args": {"p": 1}}, "thoughtSignature": "U2ln"},
     {"functionCall": {"id": "u", "name": "cat"}},
     {"inlineData": {"mimeType": "image/png", "data": "AA-_"}},
 ]
@@ -233,7 +233,7 @@ EXPECTED: dict[str, tuple[list[Any], tuple[int, ...], list[str]]] = {
                 '{"outcome":"OUTCOME_OK","output":"2"}',
             ),
             ("text", "Hello", None),
-            ("tool", "call_1", "ls", {"p": 1}, {"google": {"thoughtSignature": "S"}}, None),
+            ("tool", "call_1", "ls", {"p": 1}, {"google": {"thoughtSignature": "U2ln"}}, None),
             ("tool", "u", "cat", {}, None, None),
             ("file", "image/png", "data:image/png;base64,AA+/"),
         ],

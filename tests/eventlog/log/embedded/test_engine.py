@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import fcntl
 import gc
@@ -37,39 +36,27 @@ from eventlog.errors import (
 )
 from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
-from eventlog.log.embedded.filesystem import JournalIO, filesystem_type, refuse_network_filesystem
-from eventlog.log.embedded.segments.environment import LIB_VERSION, MAX_READERS, Environment, put_last
-from eventlog.log.embedded.segments.fold import fold
+from eventlog.log.embedded.filesystem import filesystem_type, refuse_network_filesystem
+from eventlog.log.embedded.segments.environment import LIB_VERSION, MAX_READERS
 from eventlog.log.embedded.segments.layout import protect
 from eventlog.log.merkle import leaf_data, leaf_hash, node_hash, root_of
 from eventlog.values import Body
 from tests.support.decisions import MARKED, at_decision
 from tests.support.embedded_log import abandon, put
+from tests.support.faulty_io import FaultyIO
 from tests.support.log_golden import CARD, GOLDEN, SLOW, STREAMED, TEXT, write
+from tests.support.python_process import ROOT
+from tests.support.sample_sessions import begin
 
-ROOT = Path(__file__).resolve().parents[4]
 HASH = bytes(range(32))
+EIO = OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def run(code: str, *arguments: object) -> str:
     """Run a program in a process of its own, with warnings as errors; returns what it printed."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "error",
-            "-W",
-            "ignore:This process:DeprecationWarning",
-            "-c",
-            code,
-            *map(str, arguments),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    warnings = ("-W", "error", "-W", "ignore:This process:DeprecationWarning")
+    command = [sys.executable, *warnings, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -110,6 +97,18 @@ def test_other_options_for_an_open_path(tmp_path: Path) -> None:
     open_log(tmp_path / "s", fold_bytes=1 << 20).close()
 
 
+def require_read_only(log: EmbeddedLog) -> None:
+    """Have a log refuse every write, and nothing else."""
+    for write_something in (
+        lambda: log.submit(Append(session="s", payload=b"", count=1, time=1)),
+        lambda: log.set_lease("s", LeaseState(1), replaces=LeaseState()),
+        lambda: log.put_derived([(b"k", b"v")]),
+    ):
+        with pytest.raises(ReadOnlyError):
+            write_something()
+    log.sync()
+
+
 def test_a_reader_beside_a_writer(tmp_path: Path) -> None:
     """A read handle beside a write handle sees everything and refuses writes."""
     path = tmp_path / "s"
@@ -118,14 +117,7 @@ def test_a_reader_beside_a_writer(tmp_path: Path) -> None:
     assert (log.read_only, reader.read_only) == (False, True)
     put(log)
     assert [c.payload for c in reader.read("s")] == [b"p"]
-    for write_something in (
-        lambda: reader.submit(Append(session="s", payload=b"", count=1, time=1)),
-        lambda: reader.set_lease("s", LeaseState(1), replaces=LeaseState()),
-        lambda: reader.put_derived([(b"k", b"v")]),
-    ):
-        with pytest.raises(ReadOnlyError):
-            write_something()
-    reader.sync()
+    require_read_only(reader)
     log.close()
     assert reader.last_position() == 1
     again = open_log(path, fold_bytes=1 << 20)
@@ -259,14 +251,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_child_does_not_keep_the_writers_lock(tmp_path: Path) -> None:
     """The writers' lock of a dead process is free, also if its forked child lives on."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", ORPHAN, str(tmp_path / "s")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    child = int(done.stdout)
+    command = [sys.executable, "-W", "ignore", "-c", ORPHAN, str(tmp_path / "s")]
+    child = int(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout)
     try:
         log = open_log(tmp_path / "s", busy_timeout=5.0)
         put(log)
@@ -423,14 +409,7 @@ def test_read_only(tmp_path: Path) -> None:
     assert log.read_only
     assert [c.payload for c in log.read("s")] == [b"p"]
     assert log.body(HASH) == b"body"
-    for write_something in (
-        lambda: log.submit(Append(session="s", payload=b"", count=1, time=1)),
-        lambda: log.set_lease("s", LeaseState(1), replaces=LeaseState()),
-        lambda: log.put_derived([(b"k", b"v")]),
-    ):
-        with pytest.raises(ReadOnlyError):
-            write_something()
-    log.sync()
+    require_read_only(log)
     log.close()
     assert {file: file.read_bytes() for file in kept} == kept
 
@@ -491,27 +470,16 @@ def test_the_writers_lock_is_waited_for_in_bounds(tmp_path: Path) -> None:
     log.close()
 
 
-class StuckIO(JournalIO):
-    """Journal I/O that refuses to fold while `stuck`."""
-
-    def __init__(self) -> None:
-        self.stuck = True
-
-    def reach(self, point: str) -> None:
-        """Reach a point of the fold, or fail there."""
-        if self.stuck:
-            raise BusyError(f"stuck at {point}")
-
-
 def test_folding_that_fails_holds_writers_back_and_loses_nothing(tmp_path: Path) -> None:
     """While folding fails, appends go on up to a limit, then `BusyError`; nothing is lost."""
-    io = StuckIO()
+    io = FaultyIO()
+    io.refused["fold: begun"] = BusyError("stuck")
     path = tmp_path / "s"
     log = open_log(path, io=io, fold_bytes=4096, journal_bytes=16 << 10, busy_timeout=0.1)
     written = [put(log, bytes(2000)).last for _ in range(30)]
     with pytest.raises(BusyError):
         written += [put(log, bytes(2000)).last for _ in range(70)]
-    io.stuck = False
+    io.refused.clear()
     more = 0
     for _ in range(300):  # folding takes time, too, and a wait for it is bounded by the timeout
         with suppress(BusyError):
@@ -522,46 +490,19 @@ def test_folding_that_fails_holds_writers_back_and_loses_nothing(tmp_path: Path)
     log.close()
 
 
-class RefusingIO(JournalIO):
-    """Journal I/O that fails what `refused` names: a method, or a point of the fold."""
-
-    def __init__(self) -> None:
-        self.refused = ""
-        self.count = 0
-
-    def _may(self, name: str) -> None:
-        if name == self.refused:
-            self.count += 1
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    def rename(self, old: str, new: str) -> None:
-        """Rename, or fail."""
-        self._may("rename")
-        super().rename(old, new)
-
-    def unlink(self, path: str) -> None:
-        """Remove, or fail."""
-        self._may("unlink")
-        super().unlink(path)
-
-    def reach(self, point: str) -> None:
-        """Reach a point of the fold, or fail there."""
-        self._may(point)
-
-
 @pytest.mark.parametrize("refused", ["unlink", "fold: begun", "fold: committed"])
 def test_folding_outlives_what_the_system_refuses(
     tmp_path: Path, refused: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A system error while folding is logged and retried; appends go on afterwards."""
-    io = RefusingIO()
+    io = FaultyIO()
     log = open_log(tmp_path / "s", io=io, fold_bytes=4096, journal_bytes=8 << 10, busy_timeout=60.0)
     put(log)
-    io.refused = refused
+    io.refused[refused] = EIO
     deadline = time.monotonic() + 30
-    while not io.count and time.monotonic() < deadline:
+    while not io.met and time.monotonic() < deadline:
         log.submit(Append(session="s", payload=bytes(1000), count=1, time=1)).wait(30)
-    io.refused = ""
+    io.refused.clear()
     for _ in range(150):  # more than the limit of unfolded commits
         log.submit(Append(session="s", payload=bytes(1000), count=1, time=1)).wait(30)
     assert "folding failed" in caplog.text
@@ -575,10 +516,10 @@ def test_folding_outlives_what_the_system_refuses(
 def test_a_last_fold_that_fails_is_told_once(tmp_path: Path, refused: str) -> None:
     """`close` raises the last fold's error once and releases everything for a clean reopen."""
     path = tmp_path / "s"
-    io = RefusingIO()
+    io = FaultyIO()
     log = open_log(path, io=io)
     put(log)
-    io.refused = refused
+    io.refused[refused] = EIO
     with pytest.raises(PoisonedError, match="last fold") as caught:
         log.close()
     assert isinstance(caught.value.__cause__, OSError)
@@ -591,95 +532,16 @@ def test_a_last_fold_that_fails_is_told_once(tmp_path: Path, refused: str) -> No
 
 def test_a_forgotten_handle_whose_fold_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A last fold that fails is logged where no caller calls `close`."""
-    io = RefusingIO()
+    io = FaultyIO()
     log = open_log(tmp_path / "s", io=io)
     put(log)
-    io.refused = "fold: begun"
+    io.refused["fold: begun"] = EIO
     del log
     gc.collect()
     deadline = time.monotonic() + 30
     while "last fold" not in caplog.text and time.monotonic() < deadline:
         time.sleep(0.01)
     assert "last fold" in caplog.text
-
-
-def test_one_wake_up_for_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The appends of one batch wake the event loop once, however many tasks await them."""
-    log = open_log(tmp_path / "s")
-    put(log)
-    started, release = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        started.set()
-        release.wait(30)
-
-    at_decision(monkeypatch, hold)
-
-    async def waits(ticket: Any) -> int:
-        committed: Committed = await ticket
-        return committed.first
-
-    async def main() -> tuple[list[int], int]:
-        loop = asyncio.get_running_loop()
-        wake, calls = loop.call_soon_threadsafe, 0
-
-        def counted(*given: Any, **more: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            return wake(*given, **more)
-
-        monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
-        tickets = [log.submit(Append(session="s", payload=b"", count=1, time=MARKED))]
-        first = asyncio.ensure_future(waits(tickets[0]))
-        await asyncio.sleep(0)
-        started.wait(30)
-        tickets += [log.submit(Append(session="s", payload=b"", count=1, time=1)) for _ in range(200)]
-        tasks = [first] + [asyncio.ensure_future(waits(ticket)) for ticket in tickets[1:]]
-        await asyncio.sleep(0)
-        release.set()
-        return await asyncio.gather(*tasks), calls
-
-    found, calls = asyncio.run(main())
-    assert found == list(range(2, 203))
-    assert calls == 2, "one for the append that held the leader up, one for the 200 behind it"
-    log.close()
-
-
-class CountingTransaction:
-    """Counts the puts of a transaction."""
-
-    puts = 0
-
-    def __init__(self, txn: Any) -> None:
-        self._txn = txn
-
-    def put(self, *given: Any, **more: Any) -> Any:
-        """Put, and count."""
-        CountingTransaction.puts += 1
-        return self._txn.put(*given, **more)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._txn, name)
-
-
-def test_a_fold_has_few_puts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fold of thousands of commits makes few large puts, as each one releases the GIL."""
-    log = open_log(tmp_path / "s")
-    put(log)
-    for number in range(3000):
-        log.submit(Append(session="s", payload=b"%d " % number * 20, count=1, time=1))
-    log.sync()
-    writing = Environment.writing
-
-    def counted(self: Environment, job: Callable[[Any], object]) -> object:
-        return writing(self, lambda txn: job(CountingTransaction(txn)))
-
-    monkeypatch.setattr(Environment, "writing", counted)
-    CountingTransaction.puts = 0
-    log._partition.fold()
-    assert 1 <= CountingTransaction.puts < 20
-    assert log.check() == []
-    log.close()
 
 
 def test_folding_in_the_background(tmp_path: Path) -> None:
@@ -702,39 +564,15 @@ def test_folding_in_the_background(tmp_path: Path) -> None:
             if order != list(range(order[0], order[-1] + 1)):
                 wrong.append(f"followed {order}")
 
-    readers = [threading.Thread(target=reader) for _ in range(2)]
-    for thread in readers:
-        thread.start()
+    readers = [begin(reader) for _ in range(2)]
     for number in range(1, 300):
         log.submit(Append(session="s", payload=b"%d" % number * 100, count=1, time=1)).wait(30)
     stop.set()
-    for thread in readers:
-        thread.join(30)
+    for each in readers:
+        each.result(30)
     assert not wrong, wrong[:3]
     assert log._partition._segments.folded().position > 150
     assert sum(entry.stat().st_size for entry in (path / "journal").iterdir()) < 400 << 10
-    log.close()
-
-
-def test_folds_that_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fold whose work another process has done in part does the remainder only."""
-    log = open_log(tmp_path / "s")
-    partition = log._partition
-    segments, io = partition._segments, partition.options.io
-    begun = segments.folded()
-    put(log, b"one")
-    first = list(partition.tail.memtable.freeze())
-    put(log, b"two", bodies=[(HASH, b"body")], request="r")
-    both = list(partition.tail.memtable.freeze())
-    fold(segments, first, {}, io)
-    monkeypatch.setattr(segments, "folded", lambda: begun)  # as right before the other process's fold
-    assert fold(segments, both, {}, io).position == 2
-    monkeypatch.undo()
-    assert fold(segments, both, {}, io) == fold(segments, first, {}, io) == segments.folded()
-    partition.tail.memtable.drop(segments.folded().address)
-    assert [c.payload for c in log.read("s")] == [b"one", b"two"]
-    assert [c.position for c in log.commits_after(0)] == [1, 2]
-    assert log.check() == []
     log.close()
 
 
@@ -759,16 +597,6 @@ def test_a_file_of_another_lmdb_version(tmp_path: Path) -> None:
     lmdb.open(str(tmp_path / "s" / "lmdb"), lib_version=1).close()
     with pytest.raises(DamagedError):
         open_log(tmp_path / "s")
-
-
-def test_appending_out_of_order_is_noticed(tmp_path: Path) -> None:
-    """`put(append=True)` that returns False raises an error and loses no value silently."""
-    environment = Environment(tmp_path, ("t",), read_only=False, map_bytes=1 << 20)
-    tree = environment.trees["t"]
-    environment.writing(lambda txn: put_last(txn, tree, b"b", b"1"))
-    with pytest.raises(DamagedError):
-        environment.writing(lambda txn: put_last(txn, tree, b"a", b"2"))
-    environment.close()
 
 
 @pytest.mark.promise(3)
@@ -807,96 +635,19 @@ def test_a_tiny_map_with_readers_at_work(tmp_path: Path) -> None:
     log = open_log(tmp_path / "s", map_bytes=128 << 10, fold_bytes=32 << 10)
     put(log, b"0")
     stop = threading.Event()
-    errors: list[BaseException] = []
 
     def reader() -> None:
-        try:
-            while not stop.wait(1e-3):  # three readers that never pause would starve the fold on a busy machine
-                assert log._partition._segments.head("nobody") is None
-                list(log.read("s"))
-        except BaseException as error:  # noqa: BLE001 - handed to the test
-            errors.append(error)
+        while not stop.wait(1e-3):  # three readers that never pause would starve the fold on a busy machine
+            assert log._partition._segments.head("nobody") is None
+            list(log.read("s"))
 
-    threads = [threading.Thread(target=reader) for _ in range(3)]
-    for thread in threads:
-        thread.start()
+    readers = [begin(reader) for _ in range(3)]
     for _ in range(60):
         put(log, os.urandom(20_000))
     stop.set()
-    for thread in threads:
-        thread.join(30)
-    assert not errors
+    for each in readers:
+        each.result(30)
     assert log.check() == []
-    log.close()
-
-
-class WatchedLock:
-    """A lock that records the names of its requesters."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.asked: list[str] = []
-
-    def acquire(self) -> bool:
-        """Record the thread, and wait for the lock."""
-        self.asked.append(threading.current_thread().name)
-        return self._lock.acquire()
-
-    def release(self) -> None:
-        """Release the lock."""
-        self._lock.release()
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *exception: object) -> None:
-        self.release()
-
-
-def test_readers_do_not_keep_out_who_wants_the_map_for_itself(tmp_path: Path) -> None:
-    """A new reader does not contend for the gate while a thread wants the map without readers."""
-    log = open_log(tmp_path / "s")
-    environment = log._partition._segments.environment
-    gate = WatchedLock()
-    environment._gate = gate  # type: ignore[assignment]
-
-    def seize() -> None:
-        environment.hold_still()
-        environment.move_on()
-
-    def read() -> None:
-        with environment.reading():
-            pass
-
-    alone = threading.Thread(target=seize, name="alone")
-    reader = threading.Thread(target=read, name="reader")
-    gate.acquire()
-    alone.start()
-    while "alone" not in gate.asked:
-        time.sleep(1e-4)
-    reader.start()
-    reader.join(0.3)
-    assert "reader" not in gate.asked
-    gate.release()
-    alone.join(30)
-    reader.join(30)
-    assert gate.asked[1:] == ["alone", "reader"]
-    log.close()
-
-
-def test_no_transaction_outlives_a_call(tmp_path: Path) -> None:
-    """Open iterators hold no transaction, which would keep LMDB from reusing free pages."""
-    log = open_log(tmp_path / "s")
-    for number in range(5):
-        put(log, session=f"s{number}", bodies=[(bytes([number]) * 32, b"b")])
-    log._partition.fold()
-    held = [log.read("s1"), log.heads(), log.bodies(), log.read("s2", reverse=True)]
-    for iterator in held:
-        next(iterator)
-    assert not log._partition._segments.environment._readers
-    rows = log._partition._segments.environment._env.readers().strip().split("\n")[1:]
-    assert all(row.split()[-1] == "-" for row in rows), "a reader holds a transaction number"
-    assert len(list(held[1])) == 4
     log.close()
 
 
@@ -915,15 +666,7 @@ def test_dead_readers_are_cleared(tmp_path: Path) -> None:
     log = open_log(path)
     put(log)
     log.close()
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            HELD,
-            str(path / "lmdb"),
-        ],
-        stdout=subprocess.PIPE,
-    )
+    process = subprocess.Popen([sys.executable, "-c", HELD, str(path / "lmdb")], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
     process.kill()
@@ -979,12 +722,8 @@ def test_values_fill_their_pages(tmp_path: Path) -> None:
         payload, body = os.urandom(2100), os.urandom(4100)
         log.submit(Append(session="s", payload=payload, count=1, time=1, bodies=[(number.to_bytes(32, "big"), body)]))
         size += len(payload) + len(body)
-    log.sync()
-    log._partition.fold()
-    environment = log._partition._segments.environment._env
-    assert (environment.info()["last_pgno"] + 1) * environment.stat()["psize"] < 1.08 * size
-    assert log.check() == []
     log.close()
+    assert (path / "lmdb" / "data.mdb").stat().st_size < 1.08 * size
 
 
 def test_text_is_compressed(tmp_path: Path) -> None:
@@ -993,12 +732,8 @@ def test_text_is_compressed(tmp_path: Path) -> None:
     put(log)
     for number in range(500):
         log.submit(Append(session="s", payload=b"the same words again, number %d; " % number * 20, count=1, time=1))
-    log.sync()
-    log._partition.fold()
-    environment = log._partition._segments.environment._env
-    assert (environment.info()["last_pgno"] + 1) * environment.stat()["psize"] < 500 * 680 // 3
-    assert len(list(log.read("s", 250, 260))) == 10
     log.close()
+    assert (tmp_path / "s" / "lmdb" / "data.mdb").stat().st_size < 500 * 680 // 3
 
 
 def damage(path: Path, what: bytes) -> None:
@@ -1063,39 +798,13 @@ def test_damaged_heads_and_bodies_are_not_missing(tmp_path: Path) -> None:
     log.close()
 
 
-def read_heads(log: EmbeddedLog) -> None:
-    """Read all heads."""
-    list(log.heads())
+ROWS: list[tuple[str, bytes, str | None, list[Callable[[EmbeddedLog], object]]]] = [
+    ("sessions", b"s", "s", [lambda log: log.head("s"), lambda log: [*log.heads()], lambda log: [*log.read("s")]]),
+    ("positions", (1).to_bytes(8, "big"), None, [lambda log: log.commits_after(0)]),
+]
 
 
-def read_one(log: EmbeddedLog) -> None:
-    """Look one head up."""
-    log.head("s")
-
-
-def read_commits(log: EmbeddedLog) -> None:
-    """Read the session."""
-    list(log.read("s"))
-
-
-def read_order(log: EmbeddedLog) -> None:
-    """Read by position."""
-    log.commits_after(0)
-
-
-def read_folded(log: EmbeddedLog) -> None:
-    """Ask how far the folded part reaches."""
-    log._partition._segments.folded()
-
-
-@pytest.mark.parametrize(
-    ("tree", "key", "session", "uses"),
-    [
-        ("sessions", b"s", "s", [read_one, read_heads, read_commits]),
-        ("meta", b"folded", None, [read_folded]),
-        ("positions", (1).to_bytes(8, "big"), None, [read_order]),
-    ],
-)
+@pytest.mark.parametrize(("tree", "key", "session", "uses"), ROWS)
 def test_rows_of_another_make_are_damage(
     tmp_path: Path, tree: str, key: bytes, session: str | None, uses: list[Callable[[EmbeddedLog], object]]
 ) -> None:

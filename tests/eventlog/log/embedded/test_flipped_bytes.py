@@ -6,16 +6,15 @@ import os
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.faults.tally import SLOW, tally
 from tests.support.faults.encrypted_stores import SAID, said_of
+from tests.support.python_process import ROOT
 
 pytestmark = pytest.mark.promise(12)
 
-ROOT = Path(__file__).resolve().parents[4]
 KINDS: dict[str, tuple[int, int]] = (
     {
         "closed": (1, 7),

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Barrier
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,44 +16,14 @@ from eventlog.errors import BusyError, EventlogError, PoisonedError, StopError, 
 from eventlog.log.commit import LeaseState
 from eventlog.log.embedded import registry
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
-from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.embedded.options import Options
 from eventlog.store import Store
 from projections import ModelView
 from projections.verify.verify import verify
 from projections.view.neutral import Text
 from tests.support.embedded_log import abandon, put
+from tests.support.faulty_io import FaultyIO
 from tests.support.python_process import printed
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-
-class FailsOnce(JournalIO):
-    """Journal I/O that fails one call of a name after `fail` was called."""
-
-    def __init__(self, call: str, code: int) -> None:
-        self._call, self._code = call, code
-        self._due = False
-
-    def fail(self) -> None:
-        """Fail the next call."""
-        self._due = True
-
-    def _meet(self, call: str) -> None:
-        if self._due and call == self._call:
-            self._due = False
-            raise OSError(self._code, os.strerror(self._code))
-
-    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
-        """Write, or fail."""
-        self._meet("pwrite")
-        return super().pwrite(fd, data, offset)
-
-    def fdatasync(self, fd: int) -> None:
-        """Flush, or fail."""
-        self._meet("fdatasync")
-        super().fdatasync(fd)
 
 
 def nothing(path: Path, options: Options) -> None:
@@ -84,10 +53,10 @@ def poisoned(path: Path, call: str) -> EmbeddedLog:
     put(log, b"one")
     put(log, b"two")
     log.close()
-    io = FailsOnce(call, errno.EIO)
+    io = FaultyIO()
     log = open_log(path, io=io)
     put(log, b"three")
-    io.fail()
+    io.faults = [(call, errno.EIO)]
     with pytest.raises(UnknownOutcomeError):
         put(log, b"four", request="r")
     return log
@@ -155,7 +124,7 @@ def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
 def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str) -> None:
     """A session whose owner's disk failed is taken over at once when it is opened again."""
     path = tmp_path / "s"
-    io = FailsOnce(call, errno.EIO)
+    io = FaultyIO()
     old = Store(open_log(path, io=io), flush_interval=30)
     session = old.create_session(id="a")
     session.user("question")
@@ -163,7 +132,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
     text = broken.enter_context(session.assistant(model="acme/one")).stream_text()
     text.append("half an ")
     session.flush()
-    io.fail()
+    io.faults = [(call, errno.EIO)]
     text.append("answer")
     with pytest.raises((UnknownOutcomeError, StopError)):
         session.flush()

@@ -8,10 +8,7 @@ from eventlog.log.embedded.locks import Presence
 
 
 def test_a_refused_look_whether_it_is_alone_keeps_the_lock(tmp_path: Path) -> None:
-    """A process that asks whether it is the last, and is not, still has the store open.
-
-    A shared lock that is to become an exclusive one, and cannot, is lost.
-    """
+    """A process that asks whether it is the last, and is not, still has the store open."""
     first = Presence(tmp_path, read_only=False)
     assert first.alone
     first.share()

@@ -13,10 +13,9 @@ import pytest
 
 from eventlog.errors import BusyError, DamagedError, EventlogError, StorageError
 from eventlog.log.embedded.engine import open_log
-from eventlog.log.embedded.filesystem import JournalIO
-from eventlog.log.embedded.segments.environment import is_whole
 from projections.cli.exits import Exit, classify
 from tests.support.embedded_log import put
+from tests.support.faulty_io import FaultyIO
 from tests.support.python_process import printed
 
 pytestmark = pytest.mark.promise(12)
@@ -107,31 +106,6 @@ def test_a_data_file_that_is_none(original: Path, tmp_path: Path, name: str, *, 
     assert (data.read_bytes() if data.is_file() else None) == before
 
 
-def test_the_length_that_the_meta_pages_tell(original: Path, tmp_path: Path) -> None:
-    """`is_whole` is true for a file LMDB wrote and false for every shorter one."""
-    with lmdb.open(str(original / "lmdb"), readonly=True, max_dbs=16) as environment:
-        last = environment.info()["last_pgno"]
-    shutil.copytree(original / "lmdb", tmp_path / "l")
-    data = tmp_path / "l" / "data.mdb"
-    assert is_whole(tmp_path / "l")
-    assert data.stat().st_size == (last + 1) * PAGE
-    for pages in range(last, 0, -7):
-        os.truncate(data, pages * PAGE)
-        assert not is_whole(tmp_path / "l")
-
-
-class RefusedByLmdb(JournalIO):
-    """Journal I/O whose folds end with an error of LMDB while one is set."""
-
-    def __init__(self) -> None:
-        self.error: lmdb.Error | None = None
-
-    def reach(self, point: str) -> None:
-        """Reach a point of the fold, or fail there."""
-        if self.error is not None and point == "fold: begun":
-            raise self.error
-
-
 def system(code: int) -> lmdb.Error:
     """An error of the system as LMDB reports it."""
     error = lmdb.Error(os.strerror(code))
@@ -157,10 +131,10 @@ FOLDS: dict[str, tuple[lmdb.Error, type[EventlogError]]] = {
 def test_folding_meets_what_lmdb_cannot_read(tmp_path: Path, name: str) -> None:
     """Promise 12: `close` raises the error that ends every fold; committed data remains."""
     given, wanted = FOLDS[name]
-    io = RefusedByLmdb()
+    io = FaultyIO()
     log = open_log(tmp_path / "s", io=io)
     put(log, b"one")
-    io.error = given
+    io.refused["fold: begun"] = given
     with pytest.raises(wanted):
         log.close()
     log = open_log(tmp_path / "s")
@@ -172,10 +146,10 @@ def test_folding_meets_what_lmdb_cannot_read(tmp_path: Path, name: str) -> None:
 def test_writers_are_told_why_nothing_is_folded(tmp_path: Path, name: str) -> None:
     """Promise 12: a writer refused because folding cannot work gets the cause, every time."""
     given, wanted = FOLDS[name]
-    io = RefusedByLmdb()
+    io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io, fold_bytes=4096, journal_bytes=16 << 10, busy_timeout=600)
-    io.error = given
+    io.refused["fold: begun"] = given
     written = 0
     refused: EventlogError | None = None
     while refused is None and written < 200:
@@ -188,7 +162,7 @@ def test_writers_are_told_why_nothing_is_folded(tmp_path: Path, name: str) -> No
     with pytest.raises(wanted):
         put(log, bytes(2000))
     assert len(list(log.read("s"))) == written, "it can be read"
-    io.error = None
+    io.refused.clear()
     log.close()
     log = open_log(path, fold_bytes=4096, journal_bytes=16 << 10)
     assert len(list(log.read("s"))) == written

@@ -17,8 +17,8 @@ from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.salvage.probe import require_structure
 from eventlog.log.embedded.watermark import Watermark
 from tests.support.embedded_log import abandon, put
+from tests.support.python_process import ROOT
 
-ROOT = Path(__file__).resolve().parents[4]
 UNKNOWN: dict[str, bytes | None] = {"missing": None, "empty": b"", "zeros": bytes(32)}
 """Watermarks left by a copy, a power failure and an earlier program."""
 
@@ -37,26 +37,6 @@ def files(path: Path) -> dict[str, bytes]:
     """Every file of a store but LMDB's lock file, which is memory of readers."""
     found = [file for file in path.rglob("*") if file.is_file() and file.name != "lock.mdb"]
     return {str(file.relative_to(path)): file.read_bytes() for file in found}
-
-
-@pytest.mark.promise(8)
-@pytest.mark.parametrize("mark", UNKNOWN)
-def test_a_mark_that_says_nothing_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
-    """Promise 8: a reader with a missing or blank watermark catches up once, not per call."""
-    make(tmp_path / "s", UNKNOWN[mark])
-    got: list[int] = []
-    get = Watermark.get
-
-    def counted(self: Watermark) -> int:
-        got.append(get(self))
-        return got[-1]
-
-    reader = open_log(tmp_path / "s", read_only=True)
-    monkeypatch.setattr(Watermark, "get", counted)
-    for _ in range(50):
-        assert reader.head("s") is not None
-    assert len(got) <= 1
-    reader.close()
 
 
 @pytest.mark.promise(2)

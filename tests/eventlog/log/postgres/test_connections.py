@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
 
 import psycopg
 import pytest
 
-from eventlog.errors import BusyError, ClosedError, StorageError
+from eventlog.errors import BusyError, ClosedError
 from eventlog.history.session_lists import lists_of
 from eventlog.log.commit import Append
 from eventlog.log.postgres import connections
@@ -30,22 +29,6 @@ def test_one_connection_is_enough_for_an_erasure(place: str) -> None:
         store.scrub()
         assert store.log.check() == []
         assert [info.id for info in store.newest_sessions().sessions if info.id == other.id] == [other.id]
-
-
-def test_a_connection_that_cannot_be_configured_is_closed(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection whose settings are refused is closed."""
-    made: list[Any] = []
-    note = connections.LogConnection.add_notice_handler
-
-    def remember(connection: Any, handler: Any) -> None:
-        made.append(connection)
-        note(connection, handler)
-
-    monkeypatch.setattr(connections.LogConnection, "add_notice_handler", remember)
-    monkeypatch.setattr(connections, "_SETTINGS", "SET no_such_setting = {milliseconds} {read_only}")
-    with pytest.raises(StorageError):
-        open_log(place)
-    assert [one.closed for one in made] == [True]
 
 
 def test_a_pool_closes_what_cannot_be_configured(place: str, monkeypatch: pytest.MonkeyPatch) -> None:

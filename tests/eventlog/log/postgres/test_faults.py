@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from threading import Thread
 from typing import Any
 
@@ -19,6 +20,7 @@ from eventlog.log.postgres.opening import open_log
 from tests.faults.tally import SLOW, tally
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.postgres_server import Server, running
+from tests.support.sample_sessions import begin, run_together
 
 CLIENTS = 50
 MESSAGES = 14
@@ -96,22 +98,16 @@ def test_a_server_restarted_under_many_clients(own: Server, how: str) -> None:
     address = own.new_schema()
     logs = [open_log(address, connections=2, lanes=1) for _ in range(CLIENTS)]
     done: list[list[int]] = [[] for _ in logs]
-    errors: list[BaseException] = []
     until = threading.Event()
 
     def write(number: int) -> None:
         name = f"s{number}"
-        try:
-            put(logs[number], name, creates_at=0, payload=b"0")
-            while not until.is_set():
-                value = len(done[number]) + 1
-                done[number].append(put(logs[number], name, payload=b"%d" % value).first)
-        except BaseException as error:  # noqa: BLE001  # raised below
-            errors.append(error)
+        put(logs[number], name, creates_at=0, payload=b"0")
+        while not until.is_set():
+            value = len(done[number]) + 1
+            done[number].append(put(logs[number], name, payload=b"%d" % value).first)
 
-    threads = [Thread(target=write, args=(number,)) for number in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
+    clients = [begin(partial(write, number)) for number in range(CLIENTS)]
     time.sleep(1.0)
     if how == "killed":
         own.kill()
@@ -120,13 +116,12 @@ def test_a_server_restarted_under_many_clients(own: Server, how: str) -> None:
     before = sum(map(len, done))
     own.start()
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not errors and not all(len(each) > 3 for each in done):
+    while time.monotonic() < deadline and not all(len(each) > 3 for each in done):
         time.sleep(0.05)
     time.sleep(0.5)
     until.set()
-    for thread in threads:
-        thread.join(60)
-    assert errors == []
+    for client in clients:
+        client.result(60)
     assert sum(map(len, done)) > before
     for number, versions in enumerate(done):
         assert versions == list(range(2, len(versions) + 2))
@@ -147,11 +142,10 @@ def test_a_commit_that_no_standby_has_is_of_unknown_outcome(own: Server) -> None
         time.sleep(0.2)
         for cancelled in (True, False):
             ticket = log.submit(Append(session="s", payload=b"x", count=1, time=1, request="r", digest=b"d"))
-            canceller = Thread(target=_cancel_the_wait, args=(own,))
-            canceller.start()
+            canceller = begin(lambda: _cancel_the_wait(own))
             with pytest.raises(UnknownOutcomeError):
                 ticket.wait()
-            canceller.join(30)
+            canceller.result(30)
             with pytest.raises(UnknownOutcomeError):  # the second time it is found, and no standby has it yet
                 ticket.wait()
             assert payloads(log) == [b"p", b"x"], cancelled
@@ -178,12 +172,10 @@ def test_a_lease_that_no_standby_has_is_of_unknown_outcome(own: Server) -> None:
 
     try:
         time.sleep(0.2)
-        other = Thread(target=meanwhile)
-        other.start()
+        other = begin(meanwhile)
         with pytest.raises(UnknownOutcomeError):
             log.set_lease("s", held, replaces=LeaseState())
-        other.join(30)
-        assert not other.is_alive()
+        other.result(30)
     finally:
         own.ask("ALTER SYSTEM RESET synchronous_standby_names")
         own.ask("SELECT pg_reload_conf()")
@@ -291,11 +283,7 @@ def test_of_two_handles_one_wins_each_version(place: str) -> None:
             except ConflictError:
                 won[number].append(False)
 
-    threads = [Thread(target=race, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    run_together(2, race)
     assert [sum(pair) for pair in zip(*won, strict=True)] == [1] * count
     assert logs[0].check() == []
     tally("versions that two handles on a server wanted at once", count)

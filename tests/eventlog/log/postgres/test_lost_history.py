@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import psycopg
@@ -19,6 +19,7 @@ from eventlog.log.merkle import TAG_BYTES, new_leaf
 from eventlog.log.postgres.engine import PostgresLog
 from eventlog.log.postgres.opening import filling, open_log
 from tests.support.postgres_server import give_back, new_place, running
+from tests.support.sample_sessions import begin
 
 TABLES = ("heads", "commits", "counters")
 
@@ -184,14 +185,6 @@ def _waiters(count: int) -> None:
 def test_an_append_and_a_restore_at_once(place: str, tmp_path: Path, first: str) -> None:
     """Of an append to an empty log and a restore into it, exactly one goes in."""
     log, source = open_log(place), directory_of(tmp_path / "store")
-    errors: dict[str, BaseException] = {}
-
-    def run(name: str, work: Callable[[], object]) -> None:
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001  # compared below
-            errors[name] = error
-
     works: list[tuple[str, Callable[[], object]]] = [
         ("append", lambda: put(log, "mine", creates_at=0)),
         ("restore", lambda: eventlog.restore(source, place)),
@@ -199,16 +192,12 @@ def test_an_append_and_a_restore_at_once(place: str, tmp_path: Path, first: str)
     works.sort(key=lambda work: work[0] != first)
     with psycopg.connect(place) as other:
         other.execute("SELECT 1 FROM eventlog_counters FOR UPDATE")
-        threads = [Thread(target=run, args=work) for work in works]
-        for number, thread in enumerate(threads, start=1):
-            thread.start()
+        ends: dict[str, Future[object]] = {}
+        for number, (name, work) in enumerate(works, start=1):
+            ends[name] = begin(work)
             _waiters(number)
-    for thread in threads:
-        thread.join(60)
-    assert {name: type(error) for name, error in errors.items()} in (
-        {"restore": AlreadyExistsError},
-        {"append": PoisonedError},
-    )
+    errors = {name: type(error) for name, end in ends.items() if (error := end.exception(60))}
+    assert errors in ({"restore": AlreadyExistsError}, {"append": PoisonedError})
     log.close()
     again = open_log(place)
     assert ["mine" in {head.session for head in again.heads()}] == ["restore" in errors]

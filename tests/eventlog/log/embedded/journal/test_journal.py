@@ -21,85 +21,22 @@ from eventlog.errors import (
     TooNewError,
     UnknownOutcomeError,
 )
-from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.commit import Committed, Head, LeaseState
 from eventlog.log.embedded import locks
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.embedded.journal import frames
-from eventlog.log.embedded.journal.frames import FILE_HEADER_BYTES, FRAME_HEADER_BYTES
+from eventlog.log.embedded.journal.frames import FILE_HEADER_BYTES
 from eventlog.log.embedded.journal.journal import Journal
-from eventlog.log.merkle import TAG_BYTES, leaf_data, leaf_hash
 from eventlog.store import Store
 from tests.support.embedded_log import abandon, put
 from tests.support.faults.abandoned_store import copied_as_left
 from tests.support.faults.planned_appends import probe_here
+from tests.support.faulty_io import FaultyIO
+from tests.support.python_process import ROOT
 from tests.support.sample_sessions import said
 
-ROOT = Path(__file__).resolve().parents[5]
 FIRST = "journal/0000000001.log"
-
-
-class FaultyIO(JournalIO):
-    """Journal I/O that counts calls and fails those that `faults` names, in order, once each.
-
-    A fault is (method, exception to raise or function to call); None lets the call through.
-    """
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, int]] = []
-        self.faults: list[tuple[str, object]] = []
-
-    def _fault(self, name: str) -> object:
-        if self.faults and self.faults[0][0] == name:
-            return self.faults.pop(0)[1]
-        return None
-
-    def open(self, path: str, flags: int) -> int:
-        """Open, or fail as planned."""
-        if isinstance(fault := self._fault("open"), int):
-            raise OSError(fault, os.strerror(fault))
-        return super().open(path, flags)
-
-    def pread(self, fd: int, size: int, offset: int) -> bytes:
-        """Read, or fail."""
-        if isinstance(fault := self._fault("pread"), int):
-            raise OSError(fault, os.strerror(fault))
-        return super().pread(fd, size, offset)
-
-    def pwrite(self, fd: int, data: Any, offset: int) -> int:
-        """Write, or fail."""
-        self.calls.append(("pwrite", len(data)))
-        fault = self._fault("pwrite")
-        if fault == "short":
-            return super().pwrite(fd, bytes(data)[: max(len(data) // 3, 1)], offset)
-        if fault == "nothing":
-            return 0
-        if fault == "late":
-            super().pwrite(fd, data, offset)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if isinstance(fault, int):
-            super().pwrite(fd, bytes(data)[: len(data) // 2], offset)
-            raise OSError(fault, os.strerror(fault))
-        return super().pwrite(fd, data, offset)
-
-    def fdatasync(self, fd: int) -> None:
-        """Flush, or fail."""
-        self.calls.append(("fdatasync", 0))
-        if isinstance(fault := self._fault("fdatasync"), int):
-            raise OSError(fault, os.strerror(fault))
-        super().fdatasync(fd)
-
-    def rename(self, old: str, new: str) -> None:
-        """Rename, or fail."""
-        if isinstance(fault := self._fault("rename"), int):
-            raise OSError(fault, os.strerror(fault))
-        super().rename(old, new)
-
-    def sync_directory(self, path: str) -> None:
-        """Flush names, or fail."""
-        if isinstance(fault := self._fault("sync_directory"), int):
-            raise OSError(fault, os.strerror(fault))
-        super().sync_directory(path)
 
 
 def payloads(path: Path, **options: Any) -> list[bytes]:
@@ -313,41 +250,6 @@ def test_no_room_and_then_a_crash(tmp_path: Path, fault: object) -> None:
     assert payloads(path) == [b"one"]
 
 
-def test_a_writer_that_died_before_it_could_say_so(tmp_path: Path) -> None:
-    """The next writer adopts a frame that another process wrote before it died."""
-    path = tmp_path / "s"
-    log = open_log(path)
-    put(log, b"one")
-    journal = log._partition.journal
-    dead = Journal(path / "journal", JournalIO(), writable=True, file_bytes=1 << 20)
-    dead.seek(journal.address, journal.position)
-    leaf = leaf_hash(leaf_data(Commit("s", 2, 1, 2, 0, 1, b"the dead one's", None, bytes(16))))[:TAG_BYTES]
-    dead.prepare([frames.CommitRecord("s", 2, 1, 2, 1, b"the dead one's", bytes(16), leaf)])
-    dead.put()
-    dead.close()
-    assert [c.payload for c in log.read("s")] == [b"one"], "not acknowledged, so not shown yet"
-    assert put(log, b"three").first == 3
-    assert [c.payload for c in log.read("s")] == [b"one", b"the dead one's", b"three"]
-    abandon(log)
-    assert payloads(path) == [b"one", b"the dead one's", b"three"]
-
-
-def test_no_room_for_the_next_file(tmp_path: Path) -> None:
-    """A batch fails where no further file can be made, and succeeds once there is space."""
-    io = FaultyIO()
-    path = tmp_path / "s"
-    log = open_log(path, io=io, journal_bytes=4 << 10)
-    put(log, bytes(1000))
-    log._partition.tail._spare_at = log._partition.journal.middle  # the fold worker keeps out
-    io.faults = [("open", errno.ENOSPC)]
-    with pytest.raises(BusyError):
-        put(log, bytes(3000))
-    assert put(log, bytes(3000)).position == 2
-    assert put(log, b"three").position == 3
-    abandon(log)
-    assert [len(payload) for payload in payloads(path)] == [1000, 3000, 5]
-
-
 SWITCH = [
     [("open", errno.EMFILE)],
     [("open", errno.ENFILE)],
@@ -522,25 +424,6 @@ def test_what_cannot_be_read_is_not_missing(tmp_path: Path, method: str, code: i
         open_log(path, read_only=True, io=io)
 
 
-def test_what_failed_once_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 12: after a read that failed inside a frame the next read starts over."""
-    path = tmp_path / "s"
-    open_log(path).close()
-    reader = open_log(path, read_only=True)
-    write_elsewhere(path, b"from elsewhere")
-
-    def fails(_: str) -> Head | None:
-        monkeypatch.undo()
-        raise BusyError("once")
-
-    monkeypatch.setattr(reader._partition._segments, "head", fails)
-    with pytest.raises(BusyError):
-        reader.last_position()
-    assert [c.payload for c in reader.read("s")] == [b"from elsewhere"]
-    assert reader.last_position() == 1
-    reader.close()
-
-
 def test_a_damaged_file_header(tmp_path: Path) -> None:
     """A journal file whose header is damaged, newer or of another number is a typed error."""
     path = tmp_path / "s"
@@ -583,29 +466,6 @@ def test_a_missing_journal_file(tmp_path: Path) -> None:
     assert len(payloads(path)) == 40
 
 
-def test_frames_round_trip() -> None:
-    """A frame decodes at its own offset and with its own salt only."""
-    record = frames.CommitRecord(
-        "s", 1, 2, 3, 4, b"payload", b"salt", b"leaf", 5, 6, 7, b"card", "r", b"d", [(bytes(32), b"b")]
-    )
-    lease = frames.LeaseRecord("s", 1, b"o", 2)
-    buffer = bytearray()
-    frames.encode_records([record, lease], buffer)
-    frames.finish_frame(buffer, b"saltsalt", 9, 2, 64)
-    assert len(buffer) % 8 == 0
-    header = frames.parse_frame_header(bytes(buffer), 0, b"saltsalt")
-    assert header is not None
-    assert (header.position, header.records, header.total) == (9, 2, len(buffer))
-    payload = bytes(buffer[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + header.length])
-    assert frames.payload_matches(header, payload, b"saltsalt", 64)
-    assert not frames.payload_matches(header, payload, b"saltsalt", 72)
-    assert not frames.payload_matches(header, payload[:-1], b"saltsalt", 64)
-    assert frames.parse_frame_header(bytes(buffer), 0, b"othersal") is None
-    assert frames.decode_records(payload, 9) == [record, lease]
-    with pytest.raises(DamagedError):
-        frames.decode_records(b"\x93\x01", 9)
-
-
 def test_half_made_files_are_removed(tmp_path: Path) -> None:
     """A half-filled file left by a dead process is removed at the next opening."""
     path = tmp_path / "s"
@@ -622,44 +482,6 @@ def append(journal: Journal, record: frames.CommitRecord, position: int) -> None
     journal.address, journal.position = address, position
 
 
-def test_spares_are_made_ahead(tmp_path: Path) -> None:
-    """When a file is half full the next one is zero-filled in the background, then used."""
-    io = JournalIO()
-    journal = Journal(tmp_path, io, writable=True, file_bytes=4096)
-    Journal.create(tmp_path, io, 4096)
-    journal.seek(frames.address_of(1, FILE_HEADER_BYTES), 0)
-    record = frames.CommitRecord("s", 1, 1, 1, 1, bytes(2500), bytes(16), bytes(8), base=0)
-    append(journal, record, 1)
-    assert journal.address > journal.middle
-    journal.make_spare()
-    journal.make_spare()
-    spare = [entry for entry in tmp_path.iterdir() if entry.name.startswith("spare-")]
-    assert [entry.stat().st_size for entry in spare] == [4096]
-    inode = spare[0].stat().st_ino
-    append(journal, record, 2)
-    assert (tmp_path / "0000000002.log").stat().st_ino == inode
-    journal.close()
-
-
-def test_files_grow_as_needed(tmp_path: Path) -> None:
-    """Journal files grow in steps and are reused instead of being made anew."""
-    io = FaultyIO()
-    log = open_log(tmp_path / "s", io=io, journal_bytes=4 << 20, fold_bytes=512 << 10)
-    sizes: set[int] = set()
-    for number in range(250):
-        log.submit(Append(session="s", payload=bytes(16_000), count=1, time=1, creates_at=None if number else 0))
-        if number % 5 == 0:
-            log.sync()
-            log._partition.make_spare_if_due()  # as the fold worker does, which may be late on a busy machine
-            log._partition.fold()
-            for entry in (tmp_path / "s" / "journal").glob("*.log"):
-                sizes.add(entry.stat().st_size)
-    log.close()
-    assert {256 << 10, 1 << 20} <= sizes
-    zeros = sum(size for name, size in io.calls if name == "pwrite") - 250 * 16_000
-    assert zeros < 6 << 20
-
-
 def filled(path: Path, io: JournalIO) -> EmbeddedLog:
     """A store with a journal of several files."""
     log = open_log(path, io=io, journal_bytes=1 << 20)
@@ -670,10 +492,7 @@ def filled(path: Path, io: JournalIO) -> EmbeddedLog:
 
 
 def test_a_store_that_is_closed_needs_no_room_for_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store closed fully folded leaves a journal of one header, which grows again on use.
-
-    It opens without a check of its structure, like every store that was closed in order.
-    """
+    """A store closed fully folded leaves a journal of one header, which grows again on use."""
     path = tmp_path / "s"
     filled(path, JournalIO()).close()
     (left,) = (path / "journal").iterdir()
@@ -739,28 +558,9 @@ def test_a_journal_that_was_not_renewed_to_the_end_goes_on(tmp_path: Path) -> No
         assert len(payloads(path)) == 41
 
 
-class WatchingIO(JournalIO):
-    """Journal I/O that records the contents of removed files."""
-
-    def __init__(self) -> None:
-        self.removed: list[bytes] = []
-        self.fails = False
-
-    def blank(self, path: str) -> None:
-        """Overwrite, or fail."""
-        if self.fails:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        super().blank(path)
-
-    def unlink(self, path: str) -> None:
-        """Record the contents, and remove the file."""
-        self.removed.append(Path(path).read_bytes())
-        super().unlink(path)
-
-
 def test_files_that_are_given_up_are_overwritten(tmp_path: Path) -> None:
     """Removed journal files are overwritten first, as a scrub could not reach them."""
-    io = WatchingIO()
+    io = FaultyIO()
     log = filled(tmp_path / "s", io)
     io.removed.clear()
     log.close()
@@ -771,10 +571,10 @@ def test_files_that_are_given_up_are_overwritten(tmp_path: Path) -> None:
 def test_what_cannot_be_overwritten_is_not_given_up(tmp_path: Path) -> None:
     """A journal file that cannot be overwritten is retained until the store is closed again."""
     path = tmp_path / "s"
-    io = WatchingIO()
+    io = FaultyIO()
     log = filled(path, io)
     io.removed.clear()
-    io.fails = True
+    io.refused["blank"] = OSError(errno.EIO, os.strerror(errno.EIO))
     log.close()
     assert not io.removed
     assert len(list((path / "journal").iterdir())) > 1

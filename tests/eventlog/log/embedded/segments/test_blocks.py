@@ -12,17 +12,14 @@ from typing import Any
 import pytest
 import zstandard
 
-from eventlog.codec.bodies import body_text
 from eventlog.compression import pack, plain_body
 from eventlog.errors import DamagedError
-from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.memtable import MemtablePart
-from eventlog.log.embedded.segments.blocks import BLOCK_BYTES, BlockBuilder, Blocks
+from eventlog.log.embedded.segments.blocks import BLOCK_BYTES
 from eventlog.log.embedded.segments.fold import begin_store, write_copied
 from eventlog.log.embedded.segments.layout import NUMBER, pack_value, unpack_value
 from eventlog.log.embedded.segments.segments import Segments
-from eventlog.values import Body
 from tests.support.embedded_log import put
 
 TEXT = "what one body says, another one says almost the same, and so does body number "
@@ -54,19 +51,6 @@ def stored(segments: Segments) -> int:
     with segments.environment.reading() as txn:
         tree = segments.environment.trees["data"]
         return sum(len(txn.get(key, db=tree) or b"") for key in segments.keys("data"))
-
-
-def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """The offsets of the blocks that are read from here on."""
-    reads: list[tuple[int, int]] = []
-    read = Blocks._read
-
-    def counted(self: Blocks, txn: Any, slot: int, offset: int) -> bytes:
-        reads.append((slot, offset))
-        return read(self, txn, slot, offset)
-
-    monkeypatch.setattr(Blocks, "_read", counted)
-    return reads
 
 
 def flip(segments: Segments, at: int) -> None:
@@ -110,30 +94,6 @@ def test_what_pieces_have_in_common_is_kept_once(segments: Segments) -> None:
     assert stored(segments) * 5 < sum(map(len, packed.values()))
 
 
-@pytest.mark.promise(14)
-def test_bodies_of_a_few_kilobytes_share_statistics(segments: Segments) -> None:
-    """Promise 14: tool outputs of a few KB take less space in a shared block than alone."""
-    chance = random.Random(2)
-    texts = [" ".join(chance.choices(TEXT.split(), k=1_000)) for _ in range(20)]
-    apart = BlockBuilder()
-    apart.limit = BLOCK_BYTES
-    for text in texts:
-        apart.add([text.encode()])
-    apart.close()
-    put_bodies(segments, bodies_of(texts))
-    assert stored(segments) * 1.02 < sum(len(block.stored) for block in apart.blocks)
-
-
-def test_a_body_is_given_back_as_what_its_hash_names(segments: Segments) -> None:
-    """A body is compared with its hash when unpacked, however it was repacked on the way."""
-    data = (TEXT * 30).encode()
-    digest = sha256(data).digest()
-    put_bodies(segments, {digest: pack(data)})
-    found = segments.body(digest)
-    assert found is not None
-    assert body_text(Body(digest, len(data), len(data)), found) == data.decode()
-
-
 def loose_cases() -> Iterator[tuple[str, bytes, bytes]]:
     """Cases of (name, hash, packed bytes) that do not surely belong together."""
     data = (TEXT * 30).encode()
@@ -168,36 +128,6 @@ def test_a_changed_byte_costs_its_block(segments: Segments, at: int) -> None:
             segments.body(digest)
 
 
-def test_blocks_that_are_kept_are_few(segments: Segments, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sequential reads load each block once, and the block cache stays bounded."""
-    chance = random.Random(2)
-    texts = [chance.randbytes(3000).hex() for _ in range(800)]
-    packed = bodies_of(texts)
-    put_bodies(segments, packed)
-    reads = counted_reads(monkeypatch)
-    for digest in packed:
-        assert segments.body(digest) is not None
-    assert len(reads) == len(set(reads)) > 10
-    assert sum(map(len, segments._blocks._kept.values())) <= 8 * BLOCK_BYTES
-
-
-def test_following_reads_each_block_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Following interleaved sessions reads each block once and yields position order."""
-    log = open_log(tmp_path / "s")
-    for number in range(600):
-        round_, session = divmod(number, 200)
-        append = Append(
-            session=f"session {session}", payload=os.urandom(2000), count=1, time=1, creates_at=None if round_ else 0
-        )
-        log.submit(append)
-    log.close()
-    log = open_log(tmp_path / "s", read_only=True)
-    reads = counted_reads(monkeypatch)
-    assert [commit.position for commit in log.commits_after(0)] == list(range(1, 601))
-    assert len(reads) == len(set(reads)) > 10
-    log.close()
-
-
 def test_checking_looks_at_the_disk(tmp_path: Path) -> None:
     """A check reads the disk and finds damage in a block that memory holds intact."""
     log = open_log(tmp_path / "s")
@@ -208,35 +138,6 @@ def test_checking_looks_at_the_disk(tmp_path: Path) -> None:
     flip(log._partition._segments, 100)
     assert log.check() != []
     log.close()
-
-
-def test_short_sessions_share_a_block(tmp_path: Path) -> None:
-    """Many short sessions share blocks instead of having one each."""
-    log = open_log(tmp_path / "s")
-    for number in range(200):
-        put(log, f"what is said in session {number} and in others".encode() * 3, f"session {number}")
-    log.close()
-    log = open_log(tmp_path / "s", read_only=True)
-    segments = log._partition._segments
-    assert [log.read(head.session).__next__().payload for head in log.heads()] != []
-    assert len(segments._blocks._kept) == 1
-    assert stored(segments) < 200 * (24 + 20 + 20)  # salt and leaf, id, and other columns
-    log.close()
-
-
-def test_a_block_closes_in_time() -> None:
-    """A block of several bodies never exceeds the bytes read for one of them."""
-    filler = BlockBuilder()
-    spots = [filler.add([bytes(30_000), bytes(15_000)]) for _ in range(9)]
-    filler.limit = BLOCK_BYTES
-    spots += [filler.add([bytes(80_000), bytes(40_000)]) for _ in range(3)]
-    spots.append(filler.add_packed(bytes(3 * BLOCK_BYTES)))
-    spots.append(filler.add([bytes(2 * BLOCK_BYTES)]))
-    spots.append(filler.add([b"x"]))
-    filler.close()
-    filler.close()
-    assert [spot.block for spot in spots] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8]
-    assert all(block.plain <= BLOCK_BYTES for block in filler.blocks[:6])
 
 
 @pytest.mark.parametrize("value", [b"", b"x", b"x" * 255, b"x" * 5000, os.urandom(5000)])

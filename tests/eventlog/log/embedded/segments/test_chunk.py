@@ -7,7 +7,6 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.batch import encode
@@ -83,20 +82,6 @@ def test_a_payload_of_any_depth_is_kept(head: bytes) -> None:
         decode_chunk(len(table).to_bytes(4, "little") + table, "s", 1)
 
 
-@pytest.mark.parametrize("gap", [3, 300, 70_000, -5, 2**40])
-def test_gaps_of_every_width_come_back(gap: int) -> None:
-    """Time gaps of one, two, four and eight bytes come back exactly."""
-    key = ("part", "text")
-    flat = [
-        slot for number in range(40) for slot in (key, f" word {number}", 10**12 + number * 7 + gap * (number > 20))
-    ]
-    payload = encode([DeltaRun.from_flat(flat, 10**12)], 10**12)
-    known = [Commit("s", 1 + 40 * number, 40, 1, 0, 10**12, payload, None, bytes(16), bytes(8)) for number in range(3)]
-    pieces = encode_chunk("s", known)
-    assert all(len(piece) > 100 for piece in pieces), "nothing was cut out"
-    assert decode_chunk(b"".join(pieces), "s", 1) == known
-
-
 @pytest.mark.promise(12)
 @QUICK
 @given(
@@ -122,13 +107,3 @@ def test_what_is_no_chunk_is_damage(found: list[Batch], data: st.DataObject) -> 
     with pytest.raises(DamagedError) as caught:
         decode_chunk(bytes(plain) + b"\0", "s", 1)
     assert (caught.value.session, caught.value.version) == ("s", 1)
-
-
-def test_a_column_is_cut_out_of_every_run() -> None:
-    """A chunk groups the texts and the times of all its runs, and leaves none in payloads."""
-    run = DeltaRun.from_flat([slot for number in range(90) for slot in (("p", "text"), "text", number)])
-    payload = encode([run, replace(run, text="TEXT" * 90)], 0)
-    rows, lengths, gaps, texts = encode_chunk("s", [Commit("s", 1, 180, 1, 0, 0, payload, None, bytes(16), bytes(8))])
-    assert b"text" * 9 not in rows
-    assert (texts.count(b"text"), texts.count(b"TEXT")) == (90, 90)
-    assert len(lengths) == len(gaps) == 2 * (90 + 2)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from random import Random
 from subprocess import Popen
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,12 +16,13 @@ import pytest
 from eventlog.errors import BusyError
 from eventlog.log.contract import Log, place_of
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
-from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.validation import RESERVED
 from tests.eventlog.log.test_lists import ids, lists_of, put
 from tests.support.dying_io import DyingIO, survives
+from tests.support.faulty_io import FaultyIO
 from tests.support.python_process import ROOT, printed
+from tests.support.sample_sessions import begin
 
 OTHER = """
 import sys
@@ -200,19 +202,13 @@ def test_lists_while_others_append_and_fold(tmp_path: Path, *, processes: bool) 
     filled(path, 40)
     log = opened(path, fold_bytes=4096)
     stopped = Event()
-    failures: list[Exception] = []
 
     def append(seed: int) -> None:
         chance = Random(seed)
-        try:
-            while not stopped.is_set():
-                put(log, f"s{chance.randrange(40)}", chance.randrange(1000), None)
-        except Exception as error:  # noqa: BLE001 - the test's own thread tells it
-            failures.append(error)
+        while not stopped.is_set():
+            put(log, f"s{chance.randrange(40)}", chance.randrange(1000), None)
 
-    threads = [Thread(target=append, args=(seed,)) for seed in range(2)]
-    for thread in threads:
-        thread.start()
+    writers = [begin(partial(append, seed)) for seed in range(2)]
     other = Popen([sys.executable, "-c", BUSY, path], cwd=ROOT) if processes else None
     try:
         for _ in range(150):
@@ -222,12 +218,11 @@ def test_lists_while_others_append_and_fold(tmp_path: Path, *, processes: bool) 
             assert places == sorted(places, reverse=True)
     finally:
         stopped.set()
-        for thread in threads:
-            thread.join()
         if other is not None:
             other.kill()
             other.wait()
-    assert failures == []
+    for writer in writers:
+        writer.result(60)
     log._partition.fold()
     assert log.check() == []
     log.close()
@@ -235,15 +230,11 @@ def test_lists_while_others_append_and_fold(tmp_path: Path, *, processes: bool) 
 
 def test_no_room_for_the_index(tmp_path: Path) -> None:
     """Where the index cannot be written, a list is made from all heads."""
-
-    class FullIO(JournalIO):
-        def reach(self, point: str) -> None:
-            if point == "index: begun":
-                raise BusyError("no room to fold")
-
+    io = FaultyIO()
+    io.refused["index: begun"] = BusyError("no room to fold")
     path = tmp_path / "s"
     filled(path)
-    log = opened(path, io=FullIO())
+    log = opened(path, io=io)
     assert newest(log)[0] == "s8"
     assert rows(log) == {}
     log.close()
@@ -259,22 +250,3 @@ def test_a_log_is_shared_with_a_handle_that_has_no_lists(tmp_path: Path) -> None
     assert newest(second) == ["s"]
     second.close()
     first.close()
-
-
-def test_the_index_is_hidden_among_derived_values(tmp_path: Path) -> None:
-    """Neither names nor values of the index are given out, for any prefix."""
-    path = tmp_path / "s"
-    filled(path)
-    log = opened(path)
-    log.put_derived([(b"a", b"1"), (b"list", b"2"), (b"z", b"3")])
-    log._partition.fold()
-    newest(log)
-    keys = sorted(rows(log))
-    assert len(keys) == 10
-    assert log.derived_keys(b"") == [b"a", b"list", b"z"]
-    assert log.scan_derived(b"") == [(b"a", b"1"), (b"list", b"2"), (b"z", b"3")]
-    assert not log.derived_keys(RESERVED)
-    assert not log.scan_derived(RESERVED)
-    assert not log.derived_keys(keys[3])
-    assert [log.get_derived(key) for key in keys] == [None] * 10
-    log.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventlog import RecordBuilder
-from tests.growth.on_asyncio import ASYNCIO
+from tests.growth.names import public_operations
 from tests.growth.on_commands import COMMANDS
 from tests.growth.on_files import FILES
 from tests.growth.on_records import RECORDS
@@ -18,7 +18,11 @@ from tests.growth.operation import Table
 
 __all__ = ["TABLES", "WITHOUT", "name_of"]
 
+_AWAITS = "awaits its original, which is measured; `tests/test_twins.py` compares the two"
 _TOLD = "tells one record, inside `Feed.add`"
+
+TWINS = {name for name in public_operations() if name.startswith("Async") or name in {"afill", "afill_retrying"}}
+"""The operations for asyncio."""
 
 TABLES: dict[str, Table] = {
     "stores": STORE,
@@ -28,7 +32,6 @@ TABLES: dict[str, Table] = {
     "records": RECORDS,
     "turns": TURN,
     "values": VALUES,
-    "asyncio": ASYNCIO,
     "views": VIEWS,
     "cold views": COLD_VIEWS,
     "formats": FORMATS,
@@ -42,8 +45,9 @@ WITHOUT: dict[str, str] = {
         f"ModelCatalogue.{name}": "reads a table in memory, whatever the store holds"
         for name in ("extended", "get", "limits", "near", "price")
     },
+    **dict.fromkeys(TWINS, _AWAITS),
     **dict.fromkeys(
-        ("AsyncLive", "LiveSession.advance", "LiveSession.is_ahead"),
+        ("LiveSession.advance", "LiveSession.is_ahead"),
         "shows a page and then what came; `tests/projections/live/test_growth.py` has it",
     ),
     "SessionReader.at_once": "asks a server for one snapshot, and reads nothing",

@@ -57,7 +57,7 @@ def test_no_operation_grows_faster_than_its_class(places: tuple[Place, Place], t
 
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not SLOW, reason="the long form, with EVERDELTA_SLOW=1")
-@pytest.mark.parametrize("table", ["sessions", "cold sessions", "replies", "asyncio", "views", "cold views", "windows"])
+@pytest.mark.parametrize("table", ["sessions", "cold sessions", "replies", "views", "cold views", "windows"])
 def test_no_operation_on_a_session_grows_with_the_number_of_sessions(tmp_path: Path, table: str) -> None:
     """An operation on one session costs the same beside 1,000 and 8,000 sessions."""
     small, large = (built(tmp_path / str(number), Shape(400, number)) for number in (1_000, 8_000))

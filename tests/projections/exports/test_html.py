@@ -147,10 +147,9 @@ def test_a_long_part_is_cut_with_a_note(tmp_path: Path) -> None:
     assert f"{16 * 6_553_600 - LONGEST:,} more characters are not shown" in page
 
 
-def test_a_session_without_messages_is_a_page(tmp_path: Path) -> None:
+def test_a_session_without_messages_is_a_page(store: Store) -> None:
     """An empty session is a page that says so."""
-    with eventlog.open(tmp_path / "store") as store:
-        assert "no message" in "".join(html_pieces(store.create_session()))
+    assert "no message" in "".join(html_pieces(store.create_session()))
 
 
 def test_a_missing_library_is_named(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from projections.view.followed_view import PROJECTION, REPLAYED
 from projections.view.model_view import digest_of, models_of
 from projections.view.neutral import Result
 from projections.view.system_prompt import system_segments
+from tests.support.compactions import compacted
 from tests.support.encrypted_store import Service
 from tests.support.engines import ENCRYPTED, Engine
 
@@ -54,15 +55,9 @@ def exchange(session: Session, number: int) -> None:
 
 
 def compact(session: Session) -> None:
-    """Let a summary stand for everything, by the bare commands."""
+    """Let a summary stand for everything."""
     newest = [found.event.message for found in session.events() if isinstance(found.event, ev.AssistantMessageStarted)]
-    part = session.context.request_compaction()
-    with session.lease():
-        session.context.start_compaction(part, through=newest[-1], kept=())
-        with session.assistant("p/m", summary=True) as reply:
-            reply.add_text("All is well")
-            reply.finish("stop")
-        session.context.complete_compaction(part, reply.id)
+    compacted(session, through=newest[-1], kept=())
 
 
 def from_scratch(session: Session) -> bytes:
@@ -210,15 +205,14 @@ def test_a_long_replay_leaves_a_checkpoint_where_it_may_be_stored(tmp_path: Path
         assert not session.holds_lease
 
 
-def test_a_small_view_of_many_events_leaves_checkpoints_as_it_goes(tmp_path: Path) -> None:
+def test_a_small_view_of_many_events_leaves_checkpoints_as_it_goes(store: Store) -> None:
     """A long-lived reader stores one, too, where the view is small beside its events."""
-    with eventlog.open(tmp_path / "s") as store:
-        session = store.create_session(id="s")
+    session = store.create_session(id="s")
+    ModelView.of(session)
+    for _ in range(3):
+        session.append([(1, ev.SessionRenamed(str(number))) for number in range(REPLAYED + 1)])
         ModelView.of(session)
-        for _ in range(3):
-            session.append([(1, ev.SessionRenamed(str(number))) for number in range(REPLAYED + 1)])
-            ModelView.of(session)
-            assert stored(session)[-1] == session.version
+        assert stored(session)[-1] == session.version
 
 
 def test_a_view_once_given_never_changes(place: Engine) -> None:
@@ -264,33 +258,32 @@ def test_a_view_once_given_never_changes(place: Engine) -> None:
             assert view.digest == ModelView.of(session, at=view.version).digest
 
 
-def test_options_and_hooks_share_what_is_kept(tmp_path: Path, events_read: Callable[[Log], list[int]]) -> None:
+def test_options_and_hooks_share_what_is_kept(store: Store, events_read: Callable[[Log], list[int]]) -> None:
     """Views by other options, or with a hook, read no event again; a hook may take views."""
-    with eventlog.open(tmp_path / "s") as store:
-        session = store.create_session(id="s")
-        session.set_system_prompt("header")
-        for number in range(5):
-            exchange(session, number)
-        exact, now = preset("opencode-1.18"), session.version
-        expected = ModelView.of(session, at=now, options=exact).digest
-        ModelView.of(session)
-        read = events_read(store.log)
-        seen: list[int] = []
+    session = store.create_session(id="s")
+    session.set_system_prompt("header")
+    for number in range(5):
+        exchange(session, number)
+    exact, now = preset("opencode-1.18"), session.version
+    expected = ModelView.of(session, at=now, options=exact).digest
+    ModelView.of(session)
+    read = events_read(store.log)
+    seen: list[int] = []
 
-        def hook(segments: tuple[str, ...]) -> list[str]:
-            other = Thread(target=lambda: seen.append(ModelView.of(session).version))
-            other.start()
-            other.join(20)
-            return [*segments, "hooked"]
+    def hook(segments: tuple[str, ...]) -> list[str]:
+        other = Thread(target=lambda: seen.append(ModelView.of(session).version))
+        other.start()
+        other.join(20)
+        return [*segments, "hooked"]
 
-        assert ModelView.of(session, options=exact).digest == expected
-        assert ModelView.of(session, hook=hook).system == ("header", "hooked")
-        assert ModelView.of(session).system == ("header",)
-        assert seen == [now]
-        assert [str(model) for model in models_of(session)] == ["p/m"]
-        assert not read
-        assert ModelView.of(session, at=3).version == 3
-        assert ModelView.of(session).version == now
+    assert ModelView.of(session, options=exact).digest == expected
+    assert ModelView.of(session, hook=hook).system == ("header", "hooked")
+    assert ModelView.of(session).system == ("header",)
+    assert seen == [now]
+    assert [str(model) for model in models_of(session)] == ["p/m"]
+    assert not read
+    assert ModelView.of(session, at=3).version == 3
+    assert ModelView.of(session).version == now
 
 
 def test_a_removal_is_in_the_view_when_its_call_returns(place: Engine) -> None:
@@ -352,24 +345,23 @@ def test_without_its_key_a_kept_session_is_not_shown(tmp_path: Path) -> None:
         assert not len(store.host.kept)
 
 
-def test_what_is_kept_is_bounded(tmp_path: Path) -> None:
+def test_what_is_kept_is_bounded(store: Store) -> None:
     """The least recently used views go first, by number and by size."""
-    with eventlog.open(tmp_path / "s") as store:
-        kept = store.host.kept
-        kept.most_sessions = 3
-        names = [store.create_session(id=str(number)).id for number in range(5)]
-        for name in names:
-            exchange(store.session(name), 0)
-            ModelView.of(store.session(name))
-        ModelView.of(store.session("2"))
-        ModelView.of(store.session("0"))
-        assert [name for name in names if kept.find(name) is not None] == ["0", "2", "4"]
-        kept.most_bytes = 100_000
-        large = store.create_session(id="large")
-        large.user([Text("x" * 200_000)])
-        assert len(ModelView.of(large)) == 1
-        assert not len(kept)
-        assert ModelView.of(large).digest == from_scratch(large)
+    kept = store.host.kept
+    kept.most_sessions = 3
+    names = [store.create_session(id=str(number)).id for number in range(5)]
+    for name in names:
+        exchange(store.session(name), 0)
+        ModelView.of(store.session(name))
+    ModelView.of(store.session("2"))
+    ModelView.of(store.session("0"))
+    assert [name for name in names if kept.find(name) is not None] == ["0", "2", "4"]
+    kept.most_bytes = 100_000
+    large = store.create_session(id="large")
+    large.user([Text("x" * 200_000)])
+    assert len(ModelView.of(large)) == 1
+    assert not len(kept)
+    assert ModelView.of(large).digest == from_scratch(large)
 
 
 def test_a_closed_store_gives_no_view(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import eventlog
 from eventlog import events as ev
-from eventlog.codec.decoded import DecodedCommit
 from eventlog.errors import NotFoundError, UnknownEventError
 from eventlog.log.memory import MemoryLog
 from eventlog.state.evolve import evolve
@@ -48,7 +47,7 @@ from projections.view.explain import reason_in
 from projections.view.messages import Messages
 from projections.view.model_view import LiveView, ModelView, ModelViewProjection, common_prefix
 from projections.view.neutral import Call, NeutralMessage, Result
-from projections.view.options import DEFAULT, OPENCODE_1_18, PRESETS, Constraints, RenderOptions, preset
+from projections.view.options import DEFAULT, OPENCODE_1_18, Constraints, RenderOptions, preset
 from tests.support.history_strategies import histories
 from tests.support.sample_sessions import derived_reads
 from tests.support.spans import Recording, Timed
@@ -59,7 +58,6 @@ PROJECTION = ModelViewProjection()
 QUICK = settings(max_examples=60, deadline=None)
 ONE = Model("p", "one")
 PICTURE = "data:image/png;base64,AAAA"
-BOTH = pytest.mark.parametrize("options", [DEFAULT, OPENCODE_1_18], ids=list(PRESETS))
 RISING = st.sampled_from([DEFAULT, OPENCODE_1_18, RenderOptions(reminder=True), RenderOptions(max_steps="stop")])
 
 
@@ -148,10 +146,7 @@ def test_state_survives_its_encoding(items: list[Timed]) -> None:
 
 
 def test_damaged_checkpoints_are_passed_over() -> None:
-    """A damaged checkpoint is not used, the one before is, and none is fine too.
-
-    Reading writes nothing.
-    """
+    """A damaged checkpoint is not used, the one before is, and none is fine too."""
     log = MemoryLog()
     checkpoints = Checkpoints(log)
     recording = Recording([(1, ev.SessionStarted())])
@@ -227,10 +222,7 @@ ORDINARY = ("prune", "media", "edit", "remove", "redact", "compact", "undo", "ro
 @QUICK
 @given(histories(without=ORDINARY, max_size=50), st.sampled_from([DEFAULT, OPENCODE_1_18]))
 def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOptions) -> None:
-    """Ordinary events change nothing before the message they belong to.
-
-    But a reply that begins goes before the questions that it has not seen.
-    """
+    """Ordinary events change nothing before the message they belong to."""
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)
@@ -251,30 +243,6 @@ def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOpt
         )
         assert after[:count] == before[:count]
         before = after
-
-
-def test_next_view_shares_what_did_not_change() -> None:
-    """One more event renders its own message only; all others are the same objects."""
-    items: list[Timed] = [(1, ev.SessionStarted())]
-    for number in range(300):
-        items += [(2, event) for event in [*asked(f"u{number}", "q"), *answered(f"a{number}", "r")]]
-    recording = Recording(items)
-    follower = Follower(PROJECTION, recording)
-    resolved: list[str] = []
-
-    def resolve(content: str | Body) -> str:
-        resolved.append(str(content))
-        return recording.text(content)
-
-    assembly = Assembly(follower.state, DEFAULT, resolve)
-    before = assembly.view()
-    resolved.clear()
-    recording.add([(3, event) for event in answered("last", "new")])
-    follower.advance()
-    after = assembly.view()
-    assert len(after) == len(before) + 1 == 601
-    assert resolved == ["new"]
-    assert all(one is two for one, two in zip(before, after, strict=False))
 
 
 def test_a_delta_renders_its_own_part_only() -> None:
@@ -323,10 +291,7 @@ def test_a_delta_renders_its_own_part_only() -> None:
 @QUICK
 @given(histories(max_size=60), st.sampled_from([DEFAULT, OPENCODE_1_18]))
 def test_every_call_has_exactly_one_result(items: list[Timed], options: RenderOptions) -> None:
-    """A call is answered once, in its own message or in the one that follows.
-
-    No result is alone.
-    """
+    """A call is answered once, in its own message or in the one that follows."""
     messages = list(view_of(Recording(items), options))
     for index, message in enumerate(messages):
         calls = [part.call for part in message.parts if isinstance(part, Call)]
@@ -357,10 +322,7 @@ SIGNED: list[Timed] = [
 @given(histories(max_size=60))
 @example(items=SIGNED)
 def test_default_view_has_no_empty_messages(items: list[Timed]) -> None:
-    """The default preset sends no message without parts and no empty text.
-
-    Reasoning may be all in its metadata.
-    """
+    """The default preset sends no message without parts and no empty text."""
     for message in view_of(Recording(items)):
         assert message.parts
         for part in message.parts:
@@ -397,10 +359,7 @@ def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None
 @QUICK
 @given(histories(max_size=40), st.data())
 def test_rollback_gives_the_view_of_its_target(items: list[Timed], data: st.DataObject) -> None:
-    """After a rollback to v the view is that right after v, redactions apart.
-
-    A rollback can be undone.
-    """
+    """After a rollback to v the view is that right after v, redactions apart."""
     recording = Recording(items)
     last = recording.version
     to = data.draw(st.integers(1, last))
@@ -411,32 +370,6 @@ def test_rollback_gives_the_view_of_its_target(items: list[Timed], data: st.Data
         assert list(view_of(recording)) == target
     recording.add([(9_999, ev.RolledBack(last))])
     assert list(view_of(recording)) == before
-
-
-@pytest.mark.promise(9)
-@BOTH
-def test_undoing_a_compaction_gives_the_view_back(options: RenderOptions) -> None:
-    """Promise 9: undoing a compaction, or one upon another, gives the view before it."""
-    recording = Recording([(1, ev.SessionStarted())])
-    follower = Follower(PROJECTION, recording)
-    assembly = Assembly(follower.state, options, recording.text)
-
-    def then(*events: ev.Event) -> list[NeutralMessage]:
-        recording.add([(2, event) for event in events])
-        follower.advance()
-        if follower.renewed:
-            follower.renewed = False
-            assembly.replace_state(follower.state)
-        assert list(assembly.view()) == list(view_of(recording, options))
-        return list(assembly.view())
-
-    first = then(*asked("u1", "one"), *answered("a1", "two"), *asked("u2", "three"), *answered("a2", "four"))
-    second = then(*compacted("k1", "summary 1", tail="u2", through="a1"))
-    assert len(second) == 4
-    third = then(*asked("u3", "five"))
-    assert len(then(*compacted("k2", "summary 2"))) == 2
-    assert then(ev.CompactionUndone("k2.c")) == third
-    assert then(ev.CompactionUndone("k1.c")) == [*first, third[-1]]
 
 
 def compacted(name: str, text: str, *, tail: str | None = None, through: str | None = None) -> list[ev.Event]:
@@ -460,12 +393,7 @@ def texts(messages: list[dict[str, Any]]) -> list[object]:
 
 
 def test_a_compaction_stands_for_what_it_covers() -> None:
-    """Marker and summary come first, then messages that are not covered, in order.
-
-    Older pairs are hidden.
-
-    An unknown tail is none.
-    """
+    """Marker and summary come first, then messages that are not covered, in order."""
     start = [*asked("u1", "one"), *answered("a1", "two"), *asked("u2", "three"), *answered("a2", "four")]
     question = "What did we do so far?"
     kept = [*start, *compacted("k", "sum", tail="u2", through="a1"), *asked("u3", "five")]
@@ -474,15 +402,6 @@ def test_a_compaction_stands_for_what_it_covers() -> None:
     twice = [*kept, *compacted("l", "sum 2", tail="u2", through="a1")]
     assert texts(said(*twice)) == [question, "sum 2", "three", "four", "five"]
     assert texts(said(*twice, options=OPENCODE_1_18)) == [question, "sum 2", "three", "four", question, "sum", "five"]
-
-
-@pytest.mark.parametrize("count", [2, 3, 5, 7])
-def test_a_compaction_that_is_not_completed_hides_nothing(count: int) -> None:
-    """Requested, running and failed compactions hide nothing and show nothing."""
-    events = compacted("k", "sum")[:count]
-    assert texts(said(*asked("u1", "one"), *events)) == ["one"]
-    failed = [*compacted("k", "sum")[:-1], ev.CompactionFailed("k.c", "empty", "k.s")]
-    assert texts(said(*asked("u1", "one"), *failed, *asked("u2", "two"))) == ["one", "two"]
 
 
 @pytest.mark.promise(9)
@@ -500,10 +419,7 @@ def test_restoring_a_pruned_result_gives_the_view_back() -> None:
 
 
 def test_user_parts() -> None:
-    """Ignored and empty texts are not sent, synthetic ones are.
-
-    Files that became text are not; a subtask is a sentence.
-    """
+    """Ignored and empty texts are not sent, synthetic ones are."""
     parts: Sequence[PartKind] = [
         Text("hello"),
         Text(""),
@@ -587,10 +503,7 @@ def test_failed_messages() -> None:
 
 
 def test_reasoning_of_another_model_is_text() -> None:
-    """Reasoning keeps its metadata for the same model only.
-
-    For another it is text, kept apart from the answer.
-    """
+    """Reasoning keeps its metadata for the same model only."""
     metadata = '{"anthropic":{"signature":"s"}}'
     begun: list[ev.Event] = [
         ev.SessionStarted(),
@@ -612,10 +525,7 @@ def test_reasoning_of_another_model_is_text() -> None:
 
 
 def test_empty_text_is_the_preset_s_only() -> None:
-    """A message that broke off before its first token is not sent by default.
-
-    `opencode-1.18` sends it empty.
-    """
+    """A message that broke off before its first token is not sent by default."""
     events = [*asked("u", "q"), ev.AssistantMessageStarted("a"), ev.PartStarted("a", "t", Text())]
     assert texts(said(*events)) == ["q"]
     assert texts(said(*events, options=OPENCODE_1_18)) == ["q", ""]
@@ -723,10 +633,7 @@ def test_constraints_hold_live(items: list[Timed], stride: int) -> None:
 
 
 def test_reminder_and_max_steps() -> None:
-    """A message sent while a turn runs is wrapped on request.
-
-    The last message may tell the model to stop.
-    """
+    """A message sent while a turn runs is wrapped on request."""
     events = [*asked("u1", "start"), *answered("a1", "working", reason="tool-calls"), *asked("u2", "also this")]
     assert texts(said(*events))[-1] == "also this"
     wrapped = texts(said(*events, options=RenderOptions(reminder=True)))
@@ -770,123 +677,67 @@ def test_presets_by_name() -> None:
 # -- with a store ------------------------------------------------------------------------------
 
 
-def test_view_of_a_session() -> None:
+def test_view_of_a_session(store: eventlog.Store) -> None:
     """A view has messages, tokens, system prompt and digest, also inside a stream."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session(title="t")
-        session.set_system_prompt("You are terse.", "Caller's.")
-        session.set_tools('[{"name":"bash"}]')
-        session.user("The tests fail, fix them", system="Message's.")
-        live = LiveView(session)
-        with session.assistant(model="p/one") as reply:
-            text = reply.stream_text()
-            text.append("I will")
-            text.append(" look.")
-            middle = live.advance()
-            assert texts(chat_messages(middle.messages)) == ["The tests fail, fix them", "I will look."]
-            assert texts(chat_messages(live.excluding(middle.messages[-1].source).messages)) == [
-                "The tests fail, fix them"
-            ]
-            text.end()
-            call = reply.tool("bash", call_id="c1", input={"command": "pytest"})
-            call.succeed("ok\n" * 1_000)
-            reply.finish("tool-calls", usage=Usage(Tokens(10, 5)))
-        view = live.advance()
-        fresh = ModelView.of(session)
-        assert list(view.messages) == list(fresh.messages)
-        assert view.digest == fresh.digest != middle.digest
-        assert view.tokens == fresh.tokens > 1_000 > middle.tokens
-        assert view.system == ("You are terse.", "Caller's.\nMessage's.")
-        assert view.tools == '[{"name":"bash"}]'
-        assert common_prefix(middle, view)[:2] == (1, 3)
-        assert list(ModelView.of(session, at=middle.version).messages) == list(middle.messages)
-        assert ModelView.of(session, at=middle.version).digest == middle.digest
-        hooked = ModelView.of(session, hook=lambda segments: (*segments, "extra", ""))
-        assert hooked.system == ("You are terse.", "Caller's.\nMessage's.\nextra")
-        with pytest.raises(NotFoundError):
-            ModelView.of(session, at=session.version + 1)
+    session = store.create_session(title="t")
+    session.set_system_prompt("You are terse.", "Caller's.")
+    session.set_tools('[{"name":"bash"}]')
+    session.user("The tests fail, fix them", system="Message's.")
+    live = LiveView(session)
+    with session.assistant(model="p/one") as reply:
+        text = reply.stream_text()
+        text.append("I will")
+        text.append(" look.")
+        middle = live.advance()
+        assert texts(chat_messages(middle.messages)) == ["The tests fail, fix them", "I will look."]
+        assert texts(chat_messages(live.excluding(middle.messages[-1].source).messages)) == ["The tests fail, fix them"]
+        text.end()
+        call = reply.tool("bash", call_id="c1", input={"command": "pytest"})
+        call.succeed("ok\n" * 1_000)
+        reply.finish("tool-calls", usage=Usage(Tokens(10, 5)))
+    view = live.advance()
+    fresh = ModelView.of(session)
+    assert list(view.messages) == list(fresh.messages)
+    assert view.digest == fresh.digest != middle.digest
+    assert view.tokens == fresh.tokens > 1_000 > middle.tokens
+    assert view.system == ("You are terse.", "Caller's.\nMessage's.")
+    assert view.tools == '[{"name":"bash"}]'
+    assert common_prefix(middle, view)[:2] == (1, 3)
+    assert list(ModelView.of(session, at=middle.version).messages) == list(middle.messages)
+    assert ModelView.of(session, at=middle.version).digest == middle.digest
+    hooked = ModelView.of(session, hook=lambda segments: (*segments, "extra", ""))
+    assert hooked.system == ("You are terse.", "Caller's.\nMessage's.\nextra")
+    with pytest.raises(NotFoundError):
+        ModelView.of(session, at=session.version + 1)
 
 
-def test_the_header_is_stable() -> None:
-    """The first system segment keeps its bytes from turn to turn; a hook may change both."""
-
-    def hook(segments: tuple[str, ...]) -> list[str]:
-        return [segments[0].upper(), *segments[1:], "hooked"]
-
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.set_system_prompt("You are terse é.", "Day 1.")
-        live, hooked = LiveView(session), LiveView(session, hook=hook)
-        seen: list[tuple[str, ...]] = []
-        for turn in range(4):
-            session.user(f"question {turn}", system=f"Only turn {turn}." if turn % 2 else None)
-            if turn == 2:
-                session.set_system_prompt("You are terse é.", "Day 2.")
-            seen.append(live.advance().system)
-            assert hooked.advance().system == ("YOU ARE TERSE É.", f"{seen[-1][1]}\nhooked")
-            assert ModelView.of(session, hook=hook).system == hooked.view.system
-            with session.assistant(model="p/one") as reply:
-                reply.add_text("answer")
-                reply.finish("stop")
-    assert [segments[0].encode() for segments in seen] == ["You are terse é.".encode()] * 4
-    assert [segments[1] for segments in seen] == ["Day 1.", "Day 1.\nOnly turn 1.", "Day 2.", "Day 2.\nOnly turn 3."]
-
-
-def test_a_view_inside_a_stream_has_the_text_so_far() -> None:
-    """`view(v)` at each version of a stream has the text up to it.
-
-    A step's own view leaves out the message it fills.
-    """
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.user("q", id="u")
-        before = session.version
-        with session.assistant(model="p/one", id="a") as reply:
-            text = reply.stream_text()
-            for piece in ("one", " two", " three"):
-                text.append(piece)
-            text.end()
-            reply.finish("stop")
-        so_far = [
-            "".join(map(str, texts(chat_messages(ModelView.of(session, at).messages))[1:]))
-            for at in range(before, session.version + 1)
-        ]
-        assert so_far[0] == ""
-        assert so_far[-1] == "one two three"
-        assert [found for index, found in enumerate(so_far) if found != so_far[index - 1]] == [
-            "",
-            "one",
-            "one two",
-            "one two three",
-        ]
-        for at in range(before, session.version + 1):
-            own = ModelView.of(session, at, excluding="a")
-            assert list(own.messages) == list(ModelView.of(session, before).messages)
-            assert own.digest == ModelView.of(session, before).digest
-
-
-@pytest.mark.promise(8)
-def test_checkpoint_of_a_session_is_used() -> None:
-    """Promise 8: opening a long session's view reads only the events after the checkpoint."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        for number in range(30):
-            session.user(f"message {number}")
-        live = LiveView(session)
-        assert store.log.scan_derived(b"checkpoint") == []
-        live.save()
-        saved = session.version
-        session.user("after")
-        read: list[int] = []
-        decoded_commits = session.reader.decoded_commits
-
-        def watched(after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
-            read.append(after)
-            return decoded_commits(after, upto)
-
-        session.reader.decoded_commits = watched  # type: ignore[method-assign]  # to see what is read
-        assert len(ModelView.of(session)) == 31
-        assert read == [saved]
+def test_a_view_inside_a_stream_has_the_text_so_far(store: eventlog.Store) -> None:
+    """`view(v)` at each version of a stream has the text up to it."""
+    session = store.create_session()
+    session.user("q", id="u")
+    before = session.version
+    with session.assistant(model="p/one", id="a") as reply:
+        text = reply.stream_text()
+        for piece in ("one", " two", " three"):
+            text.append(piece)
+        text.end()
+        reply.finish("stop")
+    so_far = [
+        "".join(map(str, texts(chat_messages(ModelView.of(session, at).messages))[1:]))
+        for at in range(before, session.version + 1)
+    ]
+    assert so_far[0] == ""
+    assert so_far[-1] == "one two three"
+    assert [found for index, found in enumerate(so_far) if found != so_far[index - 1]] == [
+        "",
+        "one",
+        "one two",
+        "one two three",
+    ]
+    for at in range(before, session.version + 1):
+        own = ModelView.of(session, at, excluding="a")
+        assert list(own.messages) == list(ModelView.of(session, before).messages)
+        assert own.digest == ModelView.of(session, before).digest
 
 
 @pytest.mark.promise(8)
@@ -920,46 +771,15 @@ def test_a_batch_is_its_events(items: list[Timed]) -> None:
     assert many.encode() == one.encode()
 
 
-@pytest.mark.promise(8)
-def test_a_fork_opens_at_its_parents_checkpoint() -> None:
-    """Promise 8: a fork's view costs the events after the newest inherited checkpoint."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        for number in range(30):
-            session.user(f"message {number}")
-        live = LiveView(session)
-        live.save()
-        saved = session.version
-        session.user("after the checkpoint")
-        fork = session.fork()
-        session.user("in the parent")
-        LiveView(session).save()  # too new for the fork
-        fork.user("in the fork")
-        read: list[int] = []
-        decoded_commits = fork.reader.decoded_commits
-
-        def watched(after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
-            read.append(after)
-            return decoded_commits(after, upto)
-
-        fork.reader.decoded_commits = watched  # type: ignore[method-assign]  # to see what is read
-        view = ModelView.of(fork)
-        assert read == [saved]
-        assert len(view) == 32
-        store.log.put_derived([(key, None) for key, _ in store.log.scan_derived(b"checkpoint")])
-        assert ModelView.of(fork).digest == view.digest
-
-
-def test_redaction_counts_at_every_version() -> None:
+def test_redaction_counts_at_every_version(store: eventlog.Store) -> None:
     """A redaction hides its part in the view of every version, earlier ones too."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.user("the password is hunter2")
-        version = session.version
-        part = next(iter(session.reader.state().parts))
-        session.append([(1, ev.PartRedacted(part))])
-        for at in (None, version):
-            assert texts(chat_messages(ModelView.of(session, at).messages)) == ["[Redacted]"]
+    session = store.create_session()
+    session.user("the password is hunter2")
+    version = session.version
+    part = next(iter(session.reader.state().parts))
+    session.append([(1, ev.PartRedacted(part))])
+    for at in (None, version):
+        assert texts(chat_messages(ModelView.of(session, at).messages)) == ["[Redacted]"]
 
 
 PARTLY = [
@@ -994,7 +814,7 @@ def test_a_part_is_explained_as_shown_if_the_view_needs_it(items: list[Timed], o
 SHOWING = {"shown", "shown-as-text", "media-replaced", "cleared", "interrupted", "redacted"}
 
 
-def test_explanations_follow_the_rendering() -> None:
+def test_explanations_follow_the_rendering(store: eventlog.Store) -> None:
     """Parts sent only as a text, not sent at all, or redacted later are explained so."""
     two = RenderOptions(model=Model("p", "two"))
     events: list[ev.Event] = [
@@ -1011,28 +831,27 @@ def test_explanations_follow_the_rendering() -> None:
         ev.PartEnded("t"),
         ev.MessageFinished("a", "stop"),
     ]
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.append([(2, event) for event in events])
-        for options, name, reason in [
-            (DEFAULT, "signed", "shown"),
-            (DEFAULT, "none", "empty"),
-            (OPENCODE_1_18, "none", "shown"),
-            (DEFAULT, "blank", "shown"),
-            (two, "blank", "empty"),
-            (DEFAULT, "u.1", "shown"),
-            (RenderOptions(constraints=Constraints(drop_empty=True)), "u.1", "empty"),
-            (DEFAULT, "f", "shown"),
-            (RenderOptions(strip_media=True), "f", "shown-as-text"),
-            (RenderOptions(capabilities=("text",)), "f", "shown-as-text"),
-        ]:
-            assert ModelView.of(session, options=options).explain(name).reason == reason, (options, name)
-        before = session.version
-        session.append([(3, ev.PartRedacted("u.2"))])
-        assert ModelView.of(session, before).explain("u.2").reason == "redacted"
+    session = store.create_session()
+    session.append([(2, event) for event in events])
+    for options, name, reason in [
+        (DEFAULT, "signed", "shown"),
+        (DEFAULT, "none", "empty"),
+        (OPENCODE_1_18, "none", "shown"),
+        (DEFAULT, "blank", "shown"),
+        (two, "blank", "empty"),
+        (DEFAULT, "u.1", "shown"),
+        (RenderOptions(constraints=Constraints(drop_empty=True)), "u.1", "empty"),
+        (DEFAULT, "f", "shown"),
+        (RenderOptions(strip_media=True), "f", "shown-as-text"),
+        (RenderOptions(capabilities=("text",)), "f", "shown-as-text"),
+    ]:
+        assert ModelView.of(session, options=options).explain(name).reason == reason, (options, name)
+    before = session.version
+    session.append([(3, ev.PartRedacted("u.2"))])
+    assert ModelView.of(session, before).explain("u.2").reason == "redacted"
 
 
-def test_explain() -> None:
+def test_explain(store: eventlog.Store) -> None:
     """For any part, why it is or is not in the view."""
     events = [
         *asked("u0", "old"),
@@ -1049,40 +868,39 @@ def test_explain() -> None:
         *called("p2", message="a1", call="2"),
         ev.Pruned(("p1",)),
     ]
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.append([(2, event) for event in events])
-        version = session.version
-        view = ModelView.of(session, options=RenderOptions(model=Model("p", "two")))
-        expected = {
-            "u0.0": "covered",
-            "k.t": "shown",
-            "k.c": "shown-as-text",
-            "u1.0": "shown",
-            "u1.1": "empty",
-            "u1": "shown",
-            "file": "file-as-text",
-            "step": "never-sent",
-            "thought": "shown-as-text",
-            "p1": "cleared",
-            "p2": "interrupted",
-        }
-        assert {name: view.explain(name).reason for name in expected} == expected
-        more: list[ev.Event] = [
-            ev.ToolFailed("p2", "x"),
-            ev.MessageFinished("a1", "stop"),
-            ev.PartRemoved("u1.1"),
-            ev.MessageRemoved("a1"),
-        ]
-        session.append([(3, event) for event in more])
-        gone = ModelView.of(session)
-        assert gone.explain("u1.1").reason == "removed"
-        assert gone.explain("p1").reason == "message-removed"
-        assert view.explain("p1").reason == "cleared", "a view explains its own version"
-        session.rollback(version - 5)
-        back = ModelView.of(session)
-        assert back.explain("p2").reason == "rolled-back"
-        assert not back.explain("p2").shown
-        assert ModelView.of(session, at=5).explain("p2").reason == "later"
-        with pytest.raises(NotFoundError):
-            back.explain("nobody")
+    session = store.create_session()
+    session.append([(2, event) for event in events])
+    version = session.version
+    view = ModelView.of(session, options=RenderOptions(model=Model("p", "two")))
+    expected = {
+        "u0.0": "covered",
+        "k.t": "shown",
+        "k.c": "shown-as-text",
+        "u1.0": "shown",
+        "u1.1": "empty",
+        "u1": "shown",
+        "file": "file-as-text",
+        "step": "never-sent",
+        "thought": "shown-as-text",
+        "p1": "cleared",
+        "p2": "interrupted",
+    }
+    assert {name: view.explain(name).reason for name in expected} == expected
+    more: list[ev.Event] = [
+        ev.ToolFailed("p2", "x"),
+        ev.MessageFinished("a1", "stop"),
+        ev.PartRemoved("u1.1"),
+        ev.MessageRemoved("a1"),
+    ]
+    session.append([(3, event) for event in more])
+    gone = ModelView.of(session)
+    assert gone.explain("u1.1").reason == "removed"
+    assert gone.explain("p1").reason == "message-removed"
+    assert view.explain("p1").reason == "cleared", "a view explains its own version"
+    session.rollback(version - 5)
+    back = ModelView.of(session)
+    assert back.explain("p2").reason == "rolled-back"
+    assert not back.explain("p2").shown
+    assert ModelView.of(session, at=5).explain("p2").reason == "later"
+    with pytest.raises(NotFoundError):
+        back.explain("nobody")

@@ -664,6 +664,7 @@ def test_every_queued_message_is_wrapped() -> None:
     for number in range(1, 21):
         assert then(*asked(f"q{number}", "also")) == [False, False, *[True] * number]
     assert then(*answered("a2", "done")) == [False] * 23
+    assert then(*asked("next", "and now?")) == [False] * 24
 
 
 def test_presets_by_name() -> None:

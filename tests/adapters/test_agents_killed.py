@@ -25,7 +25,6 @@ from projections.cli.app import run
 from tests.adapters import claude_entries, openai_items, pydantic_messages
 from tests.adapters.agent_worker import TURNS, AgentWorker, Program
 from tests.support.faults.tracing import may_trace
-from tests.support.file_search import files_with
 from tests.support.openai_server import Answer, Asked, OpenAIServer, ToolCall
 
 FRAMEWORKS = ("openai_agents", "pydantic_ai", "claude_agent")
@@ -235,15 +234,3 @@ def test_two_workers_run_one_conversation(worker: AgentWorker, place: Place) -> 
         assert sorted(entry["uuid"] for entry in stored) == sorted(entry["uuid"] for entry in place.entries)
     else:
         assert texts_of(stored) == list(TURNS)
-
-
-def test_a_deleted_run_leaves_no_byte(worker: AgentWorker, place: Place) -> None:
-    """After a framework's deletion and a scrub no file has a text of the run."""
-    worker.run(place.program())
-    texts = (SECRET, "seen a") if place.framework != "claude_agent" else ("long enough to be moved",)
-    assert any(files_with(place.path, text) for text in texts)
-    with eventlog.open(place.path) as store:
-        place.delete(store)
-        store.scrub()
-    for text in texts:
-        assert files_with(place.path, text) == []

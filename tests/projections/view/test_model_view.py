@@ -38,7 +38,7 @@ from projections.conversation.parts import NotePart, StepPart
 from projections.conversation.state import Conversation
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower, replay
-from projections.replay.projection import apply_each, apply_span
+from projections.replay.projection import apply_each
 from projections.requests.openai import ChatEncoder, chat_messages, encode_chat
 from projections.transcript.transcript import TranscriptProjection
 from projections.view import neutral
@@ -106,64 +106,6 @@ def test_runs_of_deltas_fold_like_single_deltas(items: list[Timed]) -> None:
     """`apply_run` equals applying the deltas one by one, as encoded bytes."""
     whole, single = (replay(PROJECTION, Recording(items, runs=runs)).state.encode() for runs in (True, False))
     assert whole == single
-
-
-@QUICK
-@given(histories(max_size=60), st.data())
-def test_replay_from_any_checkpoint_equals_live(items: list[Timed], data: st.DataObject) -> None:
-    """Promise 7: replay from 1, from any checkpoint and live give the same bytes."""
-    recording = Recording(items[:1])
-    checkpoints = Checkpoints(MemoryLog())
-    follower = Follower(PROJECTION, recording, checkpoints)
-    saved = data.draw(st.sets(st.integers(1, len(items)), max_size=4))
-    live: dict[int, bytes] = {}
-    for number in range(1, len(items) + 1):
-        recording.add(items[number - 1 : number] if number > 1 else [])
-        follower.advance()
-        live[number] = follower.state.encode()
-        if number in saved:
-            follower.save()
-    for version, expected in live.items():
-        assert replay(PROJECTION, recording, version).state.encode() == expected
-        assert replay(PROJECTION, recording, version, checkpoints).state.encode() == expected
-
-
-@QUICK
-@given(histories())
-def test_state_survives_its_encoding(items: list[Timed]) -> None:
-    """A checkpoint decodes to an equal state, which goes on in the same way."""
-    recording = Recording(items)
-    spans = list(recording.history())
-    half = len(spans) // 2
-    state = Conversation(whole=True)
-    for span in spans[:half]:
-        apply_span(PROJECTION, state, span)
-    again = PROJECTION.decode(PROJECTION.encode(state))
-    for span in spans[half:]:
-        apply_span(PROJECTION, state, span)
-        apply_span(PROJECTION, again, span)
-    assert again.encode() == state.encode()
-
-
-def test_damaged_checkpoints_are_passed_over() -> None:
-    """A damaged checkpoint is not used, the one before is, and none is fine too."""
-    log = MemoryLog()
-    checkpoints = Checkpoints(log)
-    recording = Recording([(1, ev.SessionStarted())])
-    follower = Follower(PROJECTION, recording, checkpoints)
-    for number in range(4):
-        recording.add([(2, event) for event in asked(f"m{number}", "hello")])
-        follower.advance()
-        follower.save()
-    kept = log.scan_derived(b"")
-    assert [found for found, _ in checkpoints.valid(PROJECTION, recording, 99, recording.version)] == [9, 7, 5, 3]
-    log.put_derived([(kept[-1][0], kept[-1][1][:-1] + b"?")])
-    assert next(checkpoints.valid(PROJECTION, recording, 99, recording.version))[0] == 7
-    expected = follower.state.encode()
-    assert replay(PROJECTION, recording, None, checkpoints).state.encode() == expected
-    checkpoints.delete(PROJECTION, recording)
-    assert replay(PROJECTION, recording, None, checkpoints).state.encode() == expected
-    assert log.scan_derived(b"") == []
 
 
 @pytest.mark.promise(14)
@@ -288,26 +230,6 @@ def test_a_delta_renders_its_own_part_only() -> None:
 # -- invariants ------------------------------------------------------------------------------
 
 
-@QUICK
-@given(histories(max_size=60), st.sampled_from([DEFAULT, OPENCODE_1_18]))
-def test_every_call_has_exactly_one_result(items: list[Timed], options: RenderOptions) -> None:
-    """A call is answered once, in its own message or in the one that follows."""
-    messages = list(view_of(Recording(items), options))
-    for index, message in enumerate(messages):
-        calls = [part.call for part in message.parts if isinstance(part, Call)]
-        own = [part.call for part in message.parts if isinstance(part, Result)]
-        if message.role == "tool":
-            assert index > 0
-            before = [part.call for part in messages[index - 1].parts if isinstance(part, Call)]
-            assert set(own) <= set(before)
-        following = messages[index + 1 : index + 2]
-        others = [
-            part.call for found in following if found.role == "tool" for part in found.parts if isinstance(part, Result)
-        ]
-        if message.role != "tool":
-            assert sorted(calls) == sorted(own + others)
-
-
 SIGNED: list[Timed] = [
     (1, ev.SessionStarted()),
     (2, ev.UserMessageAdded("u")),
@@ -354,22 +276,6 @@ def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None
 
 
 # -- going back ------------------------------------------------------------------------------
-
-
-@QUICK
-@given(histories(max_size=40), st.data())
-def test_rollback_gives_the_view_of_its_target(items: list[Timed], data: st.DataObject) -> None:
-    """After a rollback to v the view is that right after v, redactions apart."""
-    recording = Recording(items)
-    last = recording.version
-    to = data.draw(st.integers(1, last))
-    before, target = list(view_of(recording)), list(view_of(recording, at=to))
-    redacted = any(isinstance(event, ev.PartRedacted) for _, event in items)
-    recording.add([(9_998, ev.RolledBack(to))])
-    if not redacted:
-        assert list(view_of(recording)) == target
-    recording.add([(9_999, ev.RolledBack(last))])
-    assert list(view_of(recording)) == before
 
 
 def compacted(name: str, text: str, *, tail: str | None = None, through: str | None = None) -> list[ev.Event]:

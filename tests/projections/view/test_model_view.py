@@ -721,43 +721,6 @@ def test_a_part_is_explained_as_shown_if_the_view_needs_it(items: list[Timed], o
 SHOWING = {"shown", "shown-as-text", "media-replaced", "cleared", "interrupted", "redacted"}
 
 
-def test_explanations_follow_the_rendering(store: eventlog.Store) -> None:
-    """Parts sent only as a text, not sent at all, or redacted later are explained so."""
-    two = RenderOptions(model=Model("p", "two"))
-    events: list[ev.Event] = [
-        *asked("u", "one", " ", "secret"),
-        ev.PartStarted("u", "f", File("image/png", PICTURE, "a.png")),
-        ev.AssistantMessageStarted("a", model=ONE),
-        ev.PartStarted("a", "signed", Reasoning()),
-        ev.PartEnded("signed", '{"p":{"signature":"s"}}'),
-        ev.PartStarted("a", "blank", Reasoning(" ")),
-        ev.PartEnded("blank"),
-        ev.PartStarted("a", "none", Reasoning()),
-        ev.PartEnded("none"),
-        ev.PartStarted("a", "t", Text("yes")),
-        ev.PartEnded("t"),
-        ev.MessageFinished("a", "stop"),
-    ]
-    session = store.create_session()
-    session.append([(2, event) for event in events])
-    for options, name, reason in [
-        (DEFAULT, "signed", "shown"),
-        (DEFAULT, "none", "empty"),
-        (OPENCODE_1_18, "none", "shown"),
-        (DEFAULT, "blank", "shown"),
-        (two, "blank", "empty"),
-        (DEFAULT, "u.1", "shown"),
-        (RenderOptions(constraints=Constraints(drop_empty=True)), "u.1", "empty"),
-        (DEFAULT, "f", "shown"),
-        (RenderOptions(strip_media=True), "f", "shown-as-text"),
-        (RenderOptions(capabilities=("text",)), "f", "shown-as-text"),
-    ]:
-        assert ModelView.of(session, options=options).explain(name).reason == reason, (options, name)
-    before = session.version
-    session.append([(3, ev.PartRedacted("u.2"))])
-    assert ModelView.of(session, before).explain("u.2").reason == "redacted"
-
-
 def test_explain(store: eventlog.Store) -> None:
     """For any part, why it is or is not in the view."""
     events = [

@@ -29,6 +29,7 @@ from projections.view.followed_view import PROJECTION, REPLAYED
 from projections.view.model_view import digest_of, models_of
 from projections.view.neutral import Result
 from projections.view.system_prompt import system_segments
+from tests.adapters.claude_entries import Talk
 from tests.support.compactions import compacted
 from tests.support.encrypted_store import Service
 from tests.support.engines import ENCRYPTED, Engine
@@ -121,24 +122,8 @@ def loaded(store: Store, turns: int, path: Path) -> None:
 
 def imported(store: Store, turns: int, path: Path) -> None:
     """A compacted transcript of Claude Code."""
-    parent: str | None = None
-    lines: list[str] = []
-
-    def line(kind: str, number: int, follows: str | None, **more: object) -> str:
-        name = f"{number:08x}-0000-4000-8000-000000000000"
-        record = {"parentUuid": follows, "sessionId": "s", "type": kind, "uuid": name, "cwd": "/w", "version": "2.0.1"}
-        lines.append(json.dumps({**record, "timestamp": "2026-01-01T00:00:00.000Z", **more}))
-        return name
-
-    for number in range(0, turns * 2, 2):
-        parent = line("user", number, parent, message={"role": "user", "content": f"question {number}"})
-        said = {"id": f"m{number}", "type": "message", "role": "assistant", "model": "x", "stop_reason": "end_turn"}
-        content = [{"type": "text", "text": f"answer {number}"}]
-        parent = line("assistant", number + 1, parent, message={**said, "content": content})
-    edge = {"subtype": "compact_boundary", "content": "compacted", "compactMetadata": {"trigger": "auto"}}
-    parent = line("system", turns * 2, None, logicalParentUuid=parent, **edge)
-    line("user", turns * 2 + 1, parent, isCompactSummary=True, message={"role": "user", "content": "Summary: well."})
-    (path / "s.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    entries = Talk().more([*[("prompt", 0), ("answer", 0)] * turns, ("compact", 0)])
+    (path / "s.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries), encoding="utf-8")
     import_file(store, path / "s.jsonl")
 
 

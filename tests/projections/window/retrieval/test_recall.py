@@ -159,6 +159,7 @@ def test_a_truncated_output_is_read_again_by_its_marker(store: eventlog.Store) -
         assert recall(session, "prt_log", lines=(first, last)).text == found.text
         assert recall(session, "prt_log") == RecallResult("prt_log", "tool", 9_000, len(utf8(output)), output)
     assert shown(session) == []
+    assert recall(session, "prt_log", lines=(8_999, 10_000)).line_range == (8_999, 9_000)
     matches = recall(session, "prt_log", search="Zeile 8999 ", context=1)
     assert [(match.line, match.before) for match in matches.matches] == [(9_000, ("Zeile 8998 中",))]
     assert (matches.lines, matches.text, matches.more) == (9_000, "", False)

@@ -1,4 +1,4 @@
-"""What a live page and the inspector's page ask for."""
+"""Answers that a live page and the inspector's page ask for."""
 
 from __future__ import annotations
 

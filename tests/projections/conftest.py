@@ -1,4 +1,4 @@
-"""A store and a session in memory: the projections of a history do not depend on its engine."""
+"""A store and a session in memory: a projection does not depend on the engine."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_a_damaged_count_is_counted_again() -> None:
 
 
 def test_waiting_counts_are_bounded_and_found_when_memory_forgot_them() -> None:
-    """Counts beyond the bound are returned but not written; those that wait outlive the memory."""
+    """Counts beyond the bound are returned, not written; those that wait outlive memory."""
     cache, small = LogCountCache(Derived(), pending=2), LogCountCache(Derived(), capacity=1)
     for counts in (cache, small):
         for number in range(3):

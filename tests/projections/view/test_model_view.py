@@ -177,7 +177,10 @@ def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOpt
         order = {message: place for place, message in enumerate(follower.state.messages)}
         newest = next(reversed(follower.state.messages), "")
         changing = growing - {message.id for message in follower.state.messages.values() if message.user} | {newest}
-        if newest and not (reply := follower.state.messages[newest]).user:
+        replies = [
+            found for name, found in follower.state.messages.items() if name in {*growing, newest} and not found.user
+        ]
+        for reply in replies:  # its words stand before the questions that it has not seen
             changing |= {name for name, asked in follower.state.messages.items() if not reply.has_seen(asked.place)}
         first = min(order.get(message, len(order)) for message in changing)  # it may have shown nothing so far
         count = next(

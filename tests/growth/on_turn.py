@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 from eventlog import Turn
+from eventlog.aio import AsyncSession, AsyncTurn
 from tests.growth.operation import Table, constant
 from tests.growth.place import Place
 
@@ -47,9 +48,25 @@ def _failed(at: Place) -> Generator[Turn]:
         yield turn
 
 
+@contextmanager
+def _failed_in_a_task(at: Place) -> Generator[AsyncTurn]:
+    request = at.name("turn")
+    _fail(at, request)
+    turn = AsyncSession(at.long).turn("a question", request)
+    at.awaited(turn.__aenter__())
+    yield turn
+    at.awaited(turn.__aexit__(None, None, None))
+
+
+async def _in_a_task(at: Place, request: str) -> None:
+    async with AsyncSession(at.long).turn("a question", request):
+        pass
+
+
 TURN: Table = {
     "Session.turn": constant(_turn, _request),
     "Session.turn, asked again": constant(_turn, _answered),
+    "AsyncSession.turn": constant(lambda at, request: at.awaited(_in_a_task(at, request)), _request),
     "Turn.patience": constant(lambda _, turn: turn.patience(), _failed),
     "Turn.mine": constant(lambda _, turn: turn.mine, _failed),
     "Turn.begin": constant(lambda _, turn: turn.begin(), _failed),
@@ -58,4 +75,11 @@ TURN: Table = {
     "Turn.release": constant(lambda _, turn: turn.release(), _failed),
     "Turn.begin_again": constant(lambda _, turn: turn.begin_again(), _failed),
     "Turn.retry": constant(lambda _, turn: turn.retry(), _failed),
+    "AsyncTurn.answer": constant(lambda _, turn: turn.answer, _failed_in_a_task),
+    "AsyncTurn.error": constant(lambda _, turn: turn.error, _failed_in_a_task),
+    "AsyncTurn.lease": constant(lambda _, turn: turn.lease, _failed_in_a_task),
+    "AsyncTurn.message": constant(lambda _, turn: turn.message, _failed_in_a_task),
+    "AsyncTurn.mine": constant(lambda _, turn: turn.mine, _failed_in_a_task),
+    "AsyncTurn.state": constant(lambda _, turn: turn.state, _failed_in_a_task),
+    "AsyncTurn.retry": constant(lambda at, turn: at.awaited(turn.retry()), _failed_in_a_task),
 }

@@ -6,7 +6,7 @@ whose view grows with its history.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -21,6 +21,8 @@ from projections.loop import (
     Prune,
     RequestCompaction,
     RunSubtask,
+    afill,
+    afill_retrying,
     answer_text,
     fill,
     fill_retrying,
@@ -210,6 +212,11 @@ def _case(at: Place) -> Generator[PruneCase]:
         )
 
 
+async def _chunks() -> AsyncIterator[Any]:
+    for chunk in CHUNKS:
+        yield chunk
+
+
 def _subtask(_: Place, held: tuple[ContextWindow, RunSubtask]) -> None:
     window, step = held
     with window.subtask(step) as (_child, call):
@@ -267,6 +274,8 @@ WINDOW: Table = {
     "PruneCase.results": constant(lambda _, case: next(case.results(), None), _case),
     "PruneCase.room": constant(lambda _, case: case.room, _case),
     "PruneCase.size": constant(lambda _, case: sum(map(case.size, islice(case.results(), 1))), _case),
+    "afill": constant(lambda at, reply: at.awaited(afill(reply, _chunks())), _begun),
+    "afill_retrying": constant(lambda at, reply: at.awaited(afill_retrying(reply, _chunks)), _begun),
     "answer_text": constant(lambda at, reply: answer_text(at.long, [reply]), _reply),
     "apply_patch": constant(lambda _at, _: apply_patch([], (), '{"start":0,"stop":0}')),
     "covered_by": history(lambda at, _: covered_by(at.long, at.compaction), _COVERED),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventlog import RecordBuilder
-from tests.growth.names import public_operations
+from tests.growth.on_asyncio import ASYNCIO
 from tests.growth.on_commands import COMMANDS
 from tests.growth.on_files import FILES
 from tests.growth.on_pages import ANSWERS, PAGES
@@ -19,11 +19,7 @@ from tests.growth.operation import Table
 
 __all__ = ["BESIDE", "TABLES", "WITHOUT", "name_of"]
 
-_AWAITS = "awaits its original, which is measured; `tests/test_twins.py` compares the two"
 _TOLD = "tells one record, inside `Feed.add`"
-
-TWINS = {name for name in public_operations() if name.startswith("Async") or name in {"afill", "afill_retrying"}}
-"""The operations for asyncio."""
 
 TABLES: dict[str, Table] = {
     "stores": STORE,
@@ -33,6 +29,7 @@ TABLES: dict[str, Table] = {
     "records": RECORDS,
     "turns": TURN,
     "values": VALUES,
+    "asyncio": ASYNCIO,
     "views": VIEWS,
     "cold views": COLD_VIEWS,
     "formats": FORMATS,
@@ -49,7 +46,7 @@ WITHOUT: dict[str, str] = {
         f"ModelCatalogue.{name}": "reads a table in memory, whatever the store holds"
         for name in ("extended", "get", "limits", "near", "price")
     },
-    **dict.fromkeys(TWINS, _AWAITS),
+    "AsyncLive": "awaits `LiveSession`, which is measured",
     "SessionReader.at_once": "asks a server for one snapshot, and reads nothing",
     "Executor.leave_checkpoint": "reads what a view reads, and stores it: `ModelView.of, cold`",
     "HttpSummarizer": "asks an endpoint, and costs what that says",

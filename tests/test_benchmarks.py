@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import tomllib
 from contextlib import closing
 from io import StringIO
@@ -18,13 +17,11 @@ from benchmarks.__main__ import measure
 from benchmarks.alone import alone, syncs_between_marks, tracer
 from benchmarks.baseline import Run, compared, read_run
 from benchmarks.cases import CASES, SHORT, chosen
-from benchmarks.cases.callers import run_threads
-from benchmarks.children import child
 from benchmarks.engine import WAITS, compacted, filled, loop_turn, session_turn, waiting_turn
-from benchmarks.figures import Case, Figure, Measurement, Missing, Notes, Result, Setting, Target, results_of
-from benchmarks.limits import RawFile, decode_lines, decode_stream
+from benchmarks.figures import Case, Figure, Measurement, Missing, Notes, Result, Setting, Target
+from benchmarks.limits import decode_lines
 from benchmarks.machine import describe, workplace
-from benchmarks.measure import Samples, Timing, disk_bytes, in_turn, spent, written
+from benchmarks.measure import disk_bytes, in_turn
 from benchmarks.page import PAGE, markdown, with_numbers
 from benchmarks.peers.base import Chat, Peer, PeerError, missing
 from benchmarks.peers.registry import PEERS, present
@@ -39,7 +36,7 @@ from benchmarks.report import (
 )
 from benchmarks.sqlite_turns import FourRows, SameFacts, TwoRows, items_of
 from benchmarks.turn_sides import SIDES
-from benchmarks.workloads import ANSWER_CHARACTERS, TOOL_BYTES, deltas, generated_session, turns
+from benchmarks.workloads import deltas, generated_session, turns
 from eventlog.codec.deltas import DeltaRun
 from eventlog.importers import import_file
 from projections.transcript.transcript import Transcript
@@ -195,13 +192,6 @@ def test_an_unknown_name_is_a_wrong_call() -> None:
         chosen(["nothing"])
 
 
-def test_names_choose_cases() -> None:
-    """A name is a case or a figure; no name is all."""
-    assert chosen([]) == list(CASES)
-    assert [case.id for case in chosen(["callers", "turn"])] == ["turn", "callers"]
-    assert [case.id for case in chosen(["turn.piped"])] == ["turn"]
-
-
 def test_targets_say_which_side_is_good() -> None:
     """A target is met on its own side, and on its bound unless it is a strict one."""
     assert Target("<=", 1.5).met(1.5)
@@ -209,16 +199,6 @@ def test_targets_say_which_side_is_good() -> None:
     assert not Target("<", 1).met(1)
     assert Target(">=", 6).met(6)
     assert not Target(">=", 6).met(5.9)
-
-
-def test_a_case_must_measure_its_figures() -> None:
-    """A case with a missing or superfluous figure is an error."""
-    case = CASES[0]._replace(id="c", figures=(Figure("a", "", "s"),))
-    with pytest.raises(ValueError, match="c measured"):
-        results_of(case, {})
-    [result] = results_of(case, {"a": Measurement(2.0)})
-    assert (result.baseline, result.ratio, result.met) == (None, None, None)
-    assert results_of(case, {"a": None}) == []
 
 
 def test_a_missing_peer_is_reported_with_the_line_that_installs_it() -> None:
@@ -246,10 +226,7 @@ def test_peers_are_installed_as_the_group_has_them() -> None:
 
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if missing(peer) is None], ids=lambda peer: peer.id)
 def test_a_peer_keeps_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
-    """Turns that a peer was given are there when its store is opened again.
-
-    Only installed peers are tried: the extra `bench` is no requirement of the tests.
-    """
+    """Turns that a peer was given are there when its store is opened again."""
     if peer.chat is not None:
         chat = peer.chat(tmp_path / "chat")
         chat.seed(turns(3))
@@ -340,18 +317,6 @@ def test_the_loop_answers_its_question(tmp_path: Path) -> None:
         assert [message.role for message in ModelView.of(session).messages] == ["user", "assistant", "user"]
 
 
-def test_a_child_says_what_it_measured() -> None:
-    """A snippet runs in its own process with packages and arguments and returns a value."""
-    assert child("import sys, eventlog; print([*map(int, sys.argv[1:])])", "1", "2") == [1, 2]
-
-
-def test_every_thread_calls_as_often_as_it_should() -> None:
-    """Each of many callers does its work so many times before the clock stops."""
-    calls: list[int] = []
-    assert run_threads([lambda: calls.append(1), lambda: calls.append(2)], 3) > 0
-    assert sorted(calls) == [1, 1, 1, 2, 2, 2]
-
-
 def test_sides_take_turns_in_changing_order() -> None:
     """Every side is measured as often, none always first, and the warm-up does not count."""
     order: list[str] = []
@@ -366,43 +331,6 @@ def test_sides_take_turns_in_changing_order() -> None:
     assert samples["b"].times == [3.0, 6.0]
 
 
-def test_samples_give_medians_and_percentiles() -> None:
-    """The median halves the times; a percentile is one of them."""
-    samples = Samples()
-    samples.add(float(number) for number in range(1, 101))
-    assert samples.median == 50.5
-    assert samples.percentile(0.99) == 100.0
-    samples = Samples()
-    samples.add([Timing(1.0, 0.5), Timing(3.0, 0.7)])
-    assert (samples.median, samples.median_cpu) == (2.0, 0.6)
-
-
-def test_processor_time_is_not_waiting() -> None:
-    """A wait takes seconds and hardly any processor time."""
-    waited = spent(lambda: time.sleep(0.05))
-    assert waited.cpu < 0.05 <= waited.seconds
-
-
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts a process's writes")
-def test_bytes_written_are_counted(tmp_path: Path) -> None:
-    """Written bytes are counted exactly."""
-    before = written()
-    (tmp_path / "file").write_bytes(b"x" * 1000)
-    assert written() - before == 1000
-
-
-def test_the_workload_is_the_same_each_time() -> None:
-    """Turns have the stated sizes, are all different, and the same in every run."""
-    work = turns(5)
-    assert work == turns(5)
-    assert len({turn.output for turn in work}) == 5
-    for turn in work:
-        assert len("".join(turn.answer)) == ANSWER_CHARACTERS
-        assert len(turn.output.encode()) == TOOL_BYTES
-        assert len(turn.text_bytes()) > ANSWER_CHARACTERS + TOOL_BYTES
-    assert len(deltas(7)) == 7
-
-
 def test_a_generated_session_is_one_that_can_be_imported(tmp_path: Path) -> None:
     """Without recorded sessions a generated one in their form is imported whole."""
     path = generated_session(tmp_path / "generated.jsonl", 3)
@@ -411,21 +339,6 @@ def test_a_generated_session_is_one_that_can_be_imported(tmp_path: Path) -> None
         report = import_file(store, path)
         [info] = store.sessions()
     assert (report.skipped, info.messages) == ([], report.messages)
-
-
-def test_a_stream_is_decoded_event_by_event(tmp_path: Path) -> None:
-    """The limit for streams decodes their data and nothing else."""
-    path = tmp_path / "stream.sse"
-    path.write_text('event: x\ndata: {"a": 1}\n\ndata: [DONE]\n')
-    assert decode_stream(path) == 1
-
-
-def test_the_raw_file_has_the_bytes(tmp_path: Path) -> None:
-    """The limit writes the turn's bytes and nothing else."""
-    [turn] = turns(1)
-    with closing(RawFile(tmp_path / "raw", size=1 << 20)) as raw:
-        raw.write(turn.text_bytes())
-    assert (tmp_path / "raw").read_bytes().startswith(turn.text_bytes())
 
 
 def test_sqlite_is_measured_when_its_wal_is_used_again(tmp_path: Path) -> None:
@@ -452,10 +365,7 @@ def test_the_loop_of_sqlite_has_a_transaction_for_each_wait(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("each_wait", [False, True], ids=["one", "four"])
 def test_sqlite_keeps_the_facts_that_the_engine_keeps(tmp_path: Path, *, each_wait: bool) -> None:
-    """SQLite has a row for each event, one for the run, in one transaction or four.
-
-    The body is under its hash, and a head counts events and messages.
-    """
+    """SQLite has a row for each event, one for the run, in one transaction or four."""
     [turn] = turns(1)
     side = SameFacts(tmp_path / "facts.db", each_wait=each_wait)
     statements: list[str] = []

@@ -104,10 +104,7 @@ def test_a_turn_streams_to_a_page_and_the_page_comes_back(tmp_path: Path) -> Non
 
 
 def test_a_repeated_request_is_answered_once(tmp_path: Path) -> None:
-    """A request that is sent again asks the model only if its answer is missing.
-
-    Sent again while it is answered, afterwards, and after a failure.
-    """
+    """A request that is sent again asks the model only if its answer is missing."""
     here = server()
     asked: list[Any] = []
 

@@ -297,7 +297,29 @@ async def _claude_agent(store: Store, program: Program, tell: Callable[[Any], No
         tell({"stored": await transcripts.load(key)})
 
 
+async def _langgraph(store: Store, program: Program, tell: Callable[[Any], None]) -> None:
+    """Go on with a run that broke off, and run the turns that the thread has not."""
+    from langchain_core.messages import HumanMessage, messages_to_dict
+
+    from eventlog.adapters.langgraph import EverdeltaSaver
+    from tests.adapters.langgraph_agent import agent_on, config_of, messages_of
+
+    saver, config = EverdeltaSaver(store), config_of(program.name)
+    graph = agent_on(saver, program.url)
+
+    def run(given: Any) -> None:
+        graph.invoke(given, config, durability=program.framework.partition(" ")[2])
+        tell({"stored": messages_to_dict(messages_of(graph, program.name))})
+
+    if saver.get_tuple(config) is not None:
+        run(None)
+    while left := [turn for turn in TURNS if turn not in [one.content for one in messages_of(graph, program.name)]]:
+        run({"messages": [HumanMessage(left[0])]})
+
+
 FRAMEWORKS = {
+    "langgraph sync": _langgraph,
+    "langgraph async": _langgraph,
     "openai_agents": _openai_agents,
     "pydantic_ai": _pydantic_ai,
     "pydantic_fork": _pydantic_fork,

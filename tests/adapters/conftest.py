@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
+import eventlog
+from eventlog.store import Store
+from tests.support.coroutine_tests import pytest_pyfunc_call
 from tests.support.frameworks import are_here
 
+__all__ = ["pytest_pyfunc_call", "store"]
+
 collect_ignore_glob = [] if are_here() else ["test_*.py"]
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """A store in memory, for what does not depend on the engine."""
+    with eventlog.open("memory:") as opened:
+        yield opened

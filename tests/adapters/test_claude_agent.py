@@ -180,24 +180,20 @@ def test_recorded_files_give_one_view_imported_and_live(step: int) -> None:
         engine.close()
 
 
-def test_an_entry_is_stored_once(engine: Engine) -> None:
+async def test_an_entry_is_stored_once(engine: Engine) -> None:
     """A repeated uuid is ignored, also elsewhere; an entry without one is another one."""
     one, other = (EverdeltaSessionStore(engine.open()) for _ in range(2))
-
-    async def play() -> None:
-        entries, mark = prompts("a", "b", "c"), {"type": "mode", "mode": "plan"}
-        await one.append(KEY, [*entries[:2], mark])
-        await one.append(KEY, [*entries[:2], mark])
-        await other.append(KEY, [entries[0], entries[2], entries[2]])
-        assert await one.load(KEY) == [*entries[:2], mark, mark, entries[2]]
-        assert [text for _, text in shown(one)] == ["a", "b", "c"]
-
-    asyncio.run(play())
+    entries, mark = prompts("a", "b", "c"), {"type": "mode", "mode": "plan"}
+    await one.append(KEY, [*entries[:2], mark])
+    await one.append(KEY, [*entries[:2], mark])
+    await other.append(KEY, [entries[0], entries[2], entries[2]])
+    assert await one.load(KEY) == [*entries[:2], mark, mark, entries[2]]
+    assert [text for _, text in shown(one)] == ["a", "b", "c"]
 
 
 @pytest.mark.promise(4, 5)
 @pytest.mark.parametrize("count", [1, 2])
-def test_two_workers_lose_nothing_and_repeat_nothing(engine: Engine, count: int) -> None:
+async def test_two_workers_lose_nothing_and_repeat_nothing(engine: Engine, count: int) -> None:
     """Entries of two workers that append at once are all in, and those of both are in once."""
     opened = [EverdeltaSessionStore(engine.open()) for _ in range(count)]
     stores = [opened[0], opened[-1]]
@@ -208,16 +204,13 @@ def test_two_workers_lose_nothing_and_repeat_nothing(engine: Engine, count: int)
             own = prompts(f"{name} {number} a", f"{name} {number} b")
             await stores[name].append(KEY, [shared[number], *own])
 
-    async def play() -> None:
-        await asyncio.gather(*map(write, range(2)))
-        texts = texts_of(await stores[0].load(KEY))
-        assert sorted(texts) == sorted({*texts})
-        assert len(texts) == 8 + 2 * 16
-        for name in range(2):
-            own = [text for text in texts if text.startswith(f"{name} ")]
-            assert own == [f"{name} {number} {letter}" for number in range(8) for letter in "ab"]
-
-    asyncio.run(play())
+    await asyncio.gather(*map(write, range(2)))
+    texts = texts_of(await stores[0].load(KEY))
+    assert sorted(texts) == sorted({*texts})
+    assert len(texts) == 8 + 2 * 16
+    for name in range(2):
+        own = [text for text in texts if text.startswith(f"{name} ")]
+        assert own == [f"{name} {number} {letter}" for number in range(8) for letter in "ab"]
 
 
 @pytest.mark.parametrize("run", RUNNERS, ids=["asyncio", "trio"])
@@ -258,83 +251,56 @@ def test_a_cancelled_append_is_settled(
 
 
 @pytest.mark.promise(4)
-def test_a_superseded_worker_is_refused(engine: Engine) -> None:
+async def test_a_superseded_worker_is_refused(engine: Engine) -> None:
     """An append under a lease that another worker took over is refused, and leaves nothing."""
     old, new = (EverdeltaSessionStore(engine.open()) for _ in range(2))
-
-    async def play() -> None:
-        await old.append(KEY, prompts("asked"))
-        with pytest.raises(FencedError), old.session(KEY).lease():  # noqa: PT012 - the block is the lease's
-            with new.session(KEY).lease(take_over=True):
-                await new.append(KEY, prompts("second"))
-            await old.append(KEY, prompts("late"))
-        assert texts_of(await old.load(KEY)) == ["asked", "second"]
-
-    asyncio.run(play())
+    await old.append(KEY, prompts("asked"))
+    with pytest.raises(FencedError), old.session(KEY).lease():  # noqa: PT012 - the block is the lease's
+        with new.session(KEY).lease(take_over=True):
+            await new.append(KEY, prompts("second"))
+        await old.append(KEY, prompts("late"))
+    assert texts_of(await old.load(KEY)) == ["asked", "second"]
 
 
-def test_a_branch_at_an_old_message_is_found_by_a_new_process(engine: Engine) -> None:
+async def test_a_branch_at_an_old_message_is_found_by_a_new_process(engine: Engine) -> None:
     """A branch goes back behind any entry, also one of thousands of versions ago."""
     entries = prompts(*(f"prompt {number}" for number in range(900)))
-
-    async def play() -> None:
-        for start in range(0, 900, 300):
-            await EverdeltaSessionStore(engine.open()).append(KEY, entries[start : start + 300])
-        fresh = EverdeltaSessionStore(engine.open())
-        await fresh.append(KEY, [said(7, "user", "edited", entries[2]["uuid"]), *entries[:20]])
-        assert texts_of(await fresh.load(KEY)) == [*texts_of(entries), "edited"]
-        assert [text for _, text in shown(fresh)] == ["prompt 0", "prompt 1", "prompt 2", "edited"]
-        fresh.session(KEY).redo()
-        assert len(shown(fresh)) == 900
-        again = EverdeltaSessionStore(engine.open())  # from the stored rows of the index
-        await again.append(KEY, [*entries[600:610], said(8, "user", "more", entries[-1]["uuid"])])
-        assert len(await again.load(KEY) or []) == 902
-        assert [text for _, text in shown(again)][-2:] == ["prompt 899", "more"]
-
-    asyncio.run(play())
-
-
-def test_a_compaction_is_completed_by_another_process(engine: Engine) -> None:
-    """The summary of a compaction may come in a later append than its boundary, from anywhere."""
-    talk = Talk()
-    entries = talk.more([("prompt", 0), ("compact", 0), ("prompt", 1), ("answer", 2)])
-
-    async def play() -> None:
-        for entry in entries:
-            await EverdeltaSessionStore(engine.open()).append(KEY, [entry])
-
-    asyncio.run(play())
-    store = EverdeltaSessionStore(engine.open())
-    assert [kind for kind, *_ in shown(store)] == ["summary", "user", "assistant"]
-    check_import(store, entries)
+    for start in range(0, 900, 300):
+        await EverdeltaSessionStore(engine.open()).append(KEY, entries[start : start + 300])
+    fresh = EverdeltaSessionStore(engine.open())
+    await fresh.append(KEY, [said(7, "user", "edited", entries[2]["uuid"]), *entries[:20]])
+    assert texts_of(await fresh.load(KEY)) == [*texts_of(entries), "edited"]
+    assert [text for _, text in shown(fresh)] == ["prompt 0", "prompt 1", "prompt 2", "edited"]
+    fresh.session(KEY).redo()
+    assert len(shown(fresh)) == 900
+    again = EverdeltaSessionStore(engine.open())  # from the stored rows of the index
+    await again.append(KEY, [*entries[600:610], said(8, "user", "more", entries[-1]["uuid"])])
+    assert len(await again.load(KEY) or []) == 902
+    assert [text for _, text in shown(again)][-2:] == ["prompt 899", "more"]
 
 
 # -- keys, sub-paths, deletions ----------------------------------------------------------------
 
 
-def test_sub_paths_are_sub_sessions(engine: Engine) -> None:
+async def test_sub_paths_are_sub_sessions(engine: Engine) -> None:
     """A transcript with a sub-path is a sub-session, whose view has its sidechain entries."""
     store = EverdeltaSessionStore(engine.open())
     side = [entry | {"isSidechain": True, "agentId": "1"} for entry in prompts("do it")]
     metadata = {"type": "agent_metadata", "agentType": "Explore", "description": "Look around"}
-
-    async def play() -> None:
-        await store.append(KEY, prompts("asked"))
-        await store.append(SUB, [metadata, *side])
-        await store.append({**KEY, "subpath": "subagents/workflows/1/agent-2"}, side)
-        await store.append({**KEY, "session_id": "other", "subpath": "subagents/agent-1"}, side)
-        assert await store.list_subkeys(KEY) == ["subagents/agent-1", "subagents/workflows/1/agent-2"]
-        assert shown(store, SUB) == [("user", "do it")]
-        assert store.session(SUB).info.title == "Look around"
-        main = store.session(KEY).id
-        assert sorted(info.id for info in store.store.sessions(parent=main)) == sorted(
-            [store.session(SUB).id, store.session({**KEY, "subpath": "subagents/workflows/1/agent-2"}).id]
-        )
-
-    asyncio.run(play())
+    await store.append(KEY, prompts("asked"))
+    await store.append(SUB, [metadata, *side])
+    await store.append({**KEY, "subpath": "subagents/workflows/1/agent-2"}, side)
+    await store.append({**KEY, "session_id": "other", "subpath": "subagents/agent-1"}, side)
+    assert await store.list_subkeys(KEY) == ["subagents/agent-1", "subagents/workflows/1/agent-2"]
+    assert shown(store, SUB) == [("user", "do it")]
+    assert store.session(SUB).info.title == "Look around"
+    main = store.session(KEY).id
+    assert sorted(info.id for info in store.store.sessions(parent=main)) == sorted(
+        [store.session(SUB).id, store.session({**KEY, "subpath": "subagents/workflows/1/agent-2"}).id]
+    )
 
 
-def test_keys_that_look_alike_are_others(engine: Engine) -> None:
+async def test_keys_that_look_alike_are_others(engine: Engine) -> None:
     """Slashes and percent signs in keys, and long ones, never make two transcripts one."""
     store = EverdeltaSessionStore(engine.open())
     keys: list[dict[str, Any]] = [
@@ -345,19 +311,15 @@ def test_keys_that_look_alike_are_others(engine: Engine) -> None:
         {"project_key": "a", "session_id": "b%2Fc"},
         {"project_key": "é" * 150, "session_id": "x" * 300},
     ]
-
-    async def play() -> None:
-        for number, key in enumerate(keys):
-            await store.append(key, prompts(f"said {number}"))
-        fresh = EverdeltaSessionStore(engine.open())
-        for number, key in enumerate(keys):
-            assert texts_of(await fresh.load(key)) == [f"said {number}"]
-            assert await fresh.list_subkeys(key) == (["c"] if number == 0 else [])
-        assert sorted(one["session_id"] for one in await fresh.list_sessions("a")) == ["b%2Fc", "b/c"]
-        assert await fresh.list_subkeys({"project_key": "a", "session_id": "b"}) == ["c"]
-        assert [one["session_id"] for one in await fresh.list_sessions("é" * 150)] == ["x" * 300]
-
-    asyncio.run(play())
+    for number, key in enumerate(keys):
+        await store.append(key, prompts(f"said {number}"))
+    fresh = EverdeltaSessionStore(engine.open())
+    for number, key in enumerate(keys):
+        assert texts_of(await fresh.load(key)) == [f"said {number}"]
+        assert await fresh.list_subkeys(key) == (["c"] if number == 0 else [])
+    assert sorted(one["session_id"] for one in await fresh.list_sessions("a")) == ["b%2Fc", "b/c"]
+    assert await fresh.list_subkeys({"project_key": "a", "session_id": "b"}) == ["c"]
+    assert [one["session_id"] for one in await fresh.list_sessions("é" * 150)] == ["x" * 300]
 
 
 @pytest.mark.parametrize("key", [None, {}, {"project_key": "a"}, {**KEY, "subpath": ""}, {**KEY, "session_id": 7}])
@@ -370,28 +332,24 @@ def test_what_is_no_key_is_refused(key: Any, engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("key", [KEY, SUB], ids=["main", "sub"])
-def test_late_write_brings_no_transcript_back(engine: Engine, key: Any) -> None:
+async def test_late_write_brings_no_transcript_back(engine: Engine, key: Any) -> None:
     """An append behind a deletion by another worker is refused until the transcript is loaded."""
     late, other = (EverdeltaSessionStore(engine.open()) for _ in range(2))
-
-    async def play() -> None:
-        await late.append(KEY, prompts("asked"))
-        await late.append(key, prompts("before"))
-        await other.delete(KEY)
-        for _ in range(2):
-            with pytest.raises(NotFoundError):
-                await late.append(key, prompts("late"))
+    await late.append(KEY, prompts("asked"))
+    await late.append(key, prompts("before"))
+    await other.delete(KEY)
+    for _ in range(2):
         with pytest.raises(NotFoundError):
-            await late.append({**KEY, "subpath": "another"}, prompts("late"))
-        assert await other.load(key) is None
-        assert await other.list_sessions(KEY["project_key"]) == []
-        assert await late.load(KEY) is None
-        assert await late.load(key) is None
-        await late.append(KEY, prompts("anew"))
-        await late.append(key, prompts("anew"))
-        assert texts_of(await other.load(key)) == ["anew"]
-
-    asyncio.run(play())
+            await late.append(key, prompts("late"))
+    with pytest.raises(NotFoundError):
+        await late.append({**KEY, "subpath": "another"}, prompts("late"))
+    assert await other.load(key) is None
+    assert await other.list_sessions(KEY["project_key"]) == []
+    assert await late.load(KEY) is None
+    assert await late.load(key) is None
+    await late.append(KEY, prompts("anew"))
+    await late.append(key, prompts("anew"))
+    assert texts_of(await other.load(key)) == ["anew"]
 
 
 @pytest.mark.parametrize("begins", ["before", "after"])

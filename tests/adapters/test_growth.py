@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.messages import ModelRequest, UserPromptPart
 
 import eventlog
 from eventlog import Store
 from eventlog.adapters.claude_agent import EverdeltaSessionStore
+from eventlog.adapters.langgraph import EverdeltaSaver
 from eventlog.adapters.openai_agents import EverdeltaSession
 from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
 from tests.adapters.claude_entries import KEY, said
@@ -22,6 +26,8 @@ from tests.growth.judging import take_as_long
 
 SIZES = (400, 3_200)
 TOGETHER = 100
+THREADS = (100, 800)
+"""Threads of LangGraph, and messages of one of them."""
 FRESH = count(10**6)
 """Numbers of entries that are told while it is measured."""
 
@@ -117,3 +123,80 @@ def test_an_operation_costs_the_same_in_a_long_conversation(name: str, places: l
     small, large = (Open(store) for store in places)
     flat, little, much = take_as_long(OPERATIONS[name], small, large)
     assert flat, f"{little * 1000:.2f} ms at {SIZES[0]} entries, {much * 1000:.2f} ms at {SIZES[1]}"
+
+
+# -- threads of LangGraph --------------------------------------------------------------------------
+
+
+def put(saver: EverdeltaSaver, thread: str, messages: list[Any], parent: Any = None) -> Any:
+    """Put a checkpoint, whose list of messages is a new one."""
+    checkpoint = empty_checkpoint()
+    checkpoint["channel_values"] = {"messages": messages}
+    checkpoint["channel_versions"] = {"messages": len(messages)}
+    where: Any = parent or {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+    return saver.put(where, checkpoint, {"source": "loop", "run_id": thread}, {"messages": len(messages)})
+
+
+class Threads:
+    """A store with many threads, of which one is long."""
+
+    def __init__(self, saver: EverdeltaSaver, size: int) -> None:
+        self.saver = saver
+        for number in range(size):
+            put(saver, f"t{number}", [HumanMessage(f"what the user said, number {number}")])
+        self.messages = [
+            HumanMessage(f"what the user said, number {number}", id=f"h{number}") for number in range(size)
+        ]
+        self.config = put(saver, "long", self.messages)
+
+    def begin(self) -> str:
+        """Begin a thread."""
+        thread = f"new {next(FRESH)}"
+        put(self.saver, thread, [HumanMessage("hello")])
+        return thread
+
+    def delete(self) -> None:
+        """Begin a thread and delete it."""
+        self.saver.delete_thread(self.begin())
+
+    def copy(self) -> None:
+        """Copy a thread, and delete what both are, the copy last."""
+        thread = self.begin()
+        self.saver.copy_thread(thread, f"copy of {thread}")
+        self.saver.delete_thread(thread)
+        self.saver.delete_thread(f"copy of {thread}")
+
+    def prune(self) -> None:
+        """Begin a thread, and prune its first checkpoint."""
+        thread = self.begin()
+        put(self.saver, thread, [HumanMessage("hello again")])
+        self.saver.prune([thread])
+
+    def write(self) -> None:
+        """Store what a task wrote to the newest checkpoint of the long thread."""
+        self.saver.put_writes(self.config, [("messages", HumanMessage(f"{next(FRESH)}"))], "task")
+
+
+ON_THREADS: dict[str, Callable[[Threads], Any]] = {
+    "delete_thread": Threads.delete,
+    "copy_thread": Threads.copy,
+    "prune": Threads.prune,
+    "put_writes": Threads.write,
+}
+
+
+@pytest.fixture(scope="module")
+def threads(tmp_path_factory: pytest.TempPathFactory) -> Generator[list[Threads]]:
+    """Give stores with few and many threads."""
+    with ExitStack() as opened:
+        path = tmp_path_factory.mktemp("threads")
+        stores = [opened.enter_context(eventlog.open(path / str(size))) for size in THREADS]
+        yield [Threads(EverdeltaSaver(store), size) for store, size in zip(stores, THREADS, strict=True)]
+
+
+@pytest.mark.promise(8)
+@pytest.mark.parametrize("name", ON_THREADS)
+def test_an_operation_costs_what_its_thread_has(name: str, threads: list[Threads]) -> None:
+    """Beginning, copying and deleting a thread cost the same among eight times as many."""
+    flat, little, much = take_as_long(ON_THREADS[name], *threads)
+    assert flat, f"{little * 1000:.2f} ms at {THREADS[0]} threads, {much * 1000:.2f} ms at {THREADS[1]}"

@@ -18,7 +18,6 @@ from langchain_core.messages import (
     AIMessageChunk,
     ChatMessage,
     HumanMessage,
-    RemoveMessage,
     SystemMessage,
     ToolMessage,
 )
@@ -31,7 +30,6 @@ from langgraph.graph import START, MessagesState, StateGraph
 import eventlog
 from eventlog import AlreadyExistsError, CallError, ErasedError, FencedError, LeaseHeldError, NotFoundError
 from eventlog.adapters.langgraph import FORMAT, EverdeltaSaver, removal
-from eventlog.adapters.langgraph.message_list import MessageList
 from eventlog.adapters.langgraph.unused import kin_of
 from projections import ModelView
 from tests.adapters.langchain_lists import listed, viewed
@@ -135,19 +133,6 @@ def put(
     return {**stored, "version": version}
 
 
-class Opaque:
-    """Something that JSON does not know."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Opaque) and other.name == self.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-
 class OwnMessage(HumanMessage):
     """A class of a program's own."""
 
@@ -214,29 +199,6 @@ def test_message_changed_in_place_is_told_again(engine: Engine) -> None:
         assert viewed(view)[-1][3] == f'{{"at":"{at}"}}'
 
 
-def test_messages_told_again_are_read_at_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages behind a changed beginning are read in one go, without forgotten ones."""
-    store = engine.open()
-    session = store.create_session()
-    messages = MessageList(session, EverdeltaSaver(store).serde)
-    given = messages.given([], [HumanMessage(text, id=text) for text in ("one", "two", "three", "four")])
-    line = messages.tell([], given, {}, session.version)
-    messages.feed.forget([line[2].number])
-    reads: list[Any] = []
-    read = messages.feed.read
-
-    def counted(numbers: Any) -> list[Any]:
-        reads.append(numbers)
-        return read(numbers)
-
-    monkeypatch.setattr(messages.feed, "read", counted)
-    told = messages.tell(line, messages.written(line, [RemoveMessage("one")]), {}, session.version)
-    assert reads == [[entry.number for entry in line[1:]]]
-    assert [entry.id for entry in told] == ["two", "four"]
-    assert messages.load(session.version) == [HumanMessage("two", id="two"), HumanMessage("four", id="four")]
-    assert viewed(ModelView.of(session)) == [("user", "two"), ("user", "four")]
-
-
 def test_channel_that_becomes_empty_empties_the_view(engine: Engine) -> None:
     """A channel that has no value any more, and is none of deltas, has no messages."""
     saver = EverdeltaSaver(engine.open())
@@ -298,20 +260,14 @@ def test_each_value_of_a_channel_is_stored_once(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_asyncio_and_threads_see_one_thread(engine: Engine) -> None:
+async def test_asyncio_and_threads_see_one_thread(engine: Engine) -> None:
     """Runs in asyncio, on several threads at once, leave what runs without it leave."""
     saver = EverdeltaSaver(engine.open())
     graph = graph_of(saver)
-
-    async def play() -> None:
-        await asyncio.gather(
-            *(graph.ainvoke(said(f"hi {n}"), {"configurable": {"thread_id": f"t{n}"}}) for n in range(8))
-        )
-        await graph.ainvoke(said("again"), {"configurable": {"thread_id": "t0"}})
-        assert len([one async for one in saver.alist(None)]) == 8 * 3 + 3
-        assert len([one async for one in saver.alist({"configurable": {"thread_id": "t0"}}, limit=2)]) == 2
-
-    asyncio.run(play())
+    await asyncio.gather(*(graph.ainvoke(said(f"hi {n}"), {"configurable": {"thread_id": f"t{n}"}}) for n in range(8)))
+    await graph.ainvoke(said("again"), {"configurable": {"thread_id": "t0"}})
+    assert len([one async for one in saver.alist(None)]) == 8 * 3 + 3
+    assert len([one async for one in saver.alist({"configurable": {"thread_id": "t0"}}, limit=2)]) == 2
     for n in range(8):
         messages = graph.get_state({"configurable": {"thread_id": f"t{n}"}}).values["messages"]
         assert len(messages) == (4 if n == 0 else 2)
@@ -364,7 +320,7 @@ def test_late_writes_bring_no_thread_back(engine: Engine, is_used_again: bool) -
     assert list(late.store.sessions(format=FORMAT)) == []
 
 
-def test_subgraph_of_a_run_may_come_first(engine: Engine) -> None:
+async def test_subgraph_of_a_run_may_come_first(engine: Engine) -> None:
     """Only a run that stores at its end begins a thread with checkpoints of subgraphs."""
     saver, root = EverdeltaSaver(engine.open()), empty_checkpoint()["id"]
     for _ in range(2):
@@ -374,18 +330,14 @@ def test_subgraph_of_a_run_may_come_first(engine: Engine) -> None:
             put_inner(saver, "inner:3", "async", root=root)
         assert len(list(saver.list(CONFIG))) == 2
         saver.delete_thread("t")
-        time.sleep(0.002)
+        await asyncio.sleep(0.002)
         root = empty_checkpoint()["id"]
     config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-
-    async def both() -> None:
-        late = asyncio.to_thread(put_inner, saver, "inner:1", "async", root=root)
-        waiting = asyncio.create_task(late)
-        await asyncio.sleep(0.05)
-        await saver.aput(config, {**empty_checkpoint(), "id": root}, {"source": "loop"}, {})
-        await waiting
-
-    asyncio.run(both())
+    late = asyncio.to_thread(put_inner, saver, "inner:1", "async", root=root)
+    waiting = asyncio.create_task(late)
+    await asyncio.sleep(0.05)
+    await saver.aput(config, {**empty_checkpoint(), "id": root}, {"source": "loop"}, {})
+    await waiting
     assert len(list(saver.list(CONFIG))) == 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Sequence
 from itertools import chain
@@ -98,8 +97,8 @@ def same_everywhere(saver: EverdeltaSaver, graph: Any, thread: str = "t") -> Non
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("durability", ["sync", "exit"])
-@pytest.mark.parametrize("every", [1, 3, 1000])
-@pytest.mark.parametrize("gone", [["a"], ["c"], ["b", "c"], ["e"], ["a", "c", "e"]])
+@pytest.mark.parametrize("every", [1, 1000])
+@pytest.mark.parametrize("gone", [["a"], ["b", "c"], ["a", "c", "e"]])
 def test_only_the_named_runs_go_from_state_and_view(
     engine: Engine, durability: Durability, every: int, gone: list[str]
 ) -> None:
@@ -138,24 +137,6 @@ def test_a_run_that_went_leaves_no_byte(durability: Durability, tmp_path: Path) 
     saver.store.close()
     assert files_with(tmp_path / "store", "of a")
     assert [*files_with(tmp_path / "store", "of b"), *files_with(tmp_path / "store", "of c")] == []
-
-
-@pytest.mark.promise(4)
-def test_only_the_named_runs_go_with_asyncio() -> None:
-    """The asyncio twin does the same."""
-
-    async def main() -> None:
-        saver = EverdeltaSaver(eventlog.open("memory:"))
-        graph = graph_on(saver)
-        for run, said in plain(*"abcd"):
-            asked = {"messages": [HumanMessage(f"question of {run}")], "saying": said}
-            await graph.ainvoke(asked, config_of(run))
-        await saver.adelete_for_runs(["b"])
-        found = (await graph.aget_state(config_of())).values["messages"]
-        assert [one.content for one in found] == [f"{what} of {n}" for n in "acd" for what in ("question", "answer")]
-        assert viewed(ModelView.of(saver.session("t"))) == listed(found)
-
-    asyncio.run(main())
 
 
 @pytest.mark.promise(4)
@@ -247,7 +228,7 @@ def test_what_is_left_is_as_if_the_runs_had_not_been(seed: int) -> None:
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("durability", ["sync", "exit"])
 @pytest.mark.parametrize(("every", "noting"), [(1, 1), (2, 2), (3, 3), (5, 5), (4, 2), (2, 5), (1000, 3)])
-@pytest.mark.parametrize("gone", [*"abcdefgh", "gh", "efgh"])
+@pytest.mark.parametrize("gone", [*"adeh", "gh", "efgh"])
 def test_after_a_prune_only_the_named_runs_go(durability: Durability, every: int, noting: int, gone: str) -> None:
     """Messages before a run stay, also if a prune left only its snapshot of them."""
     saver = EverdeltaSaver(eventlog.open("memory:"))

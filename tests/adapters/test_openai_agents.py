@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from agents import Agent, Model, ModelResponse, RunConfig, Runner, SessionSettings, SQLiteSession, Usage, function_tool
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, SQLiteSession, Usage, function_tool
 from agents.extensions.memory.encrypt_session import EncryptedSession
 from agents.memory import OpenAIResponsesCompactionSession, Session
 from hypothesis import given, settings
@@ -148,37 +148,20 @@ def test_random_programs_agree_with_sqlite_session(engine_name: str) -> None:
     agree()
 
 
-def test_is_a_session_of_the_sdk(store: Store) -> None:
-    """The SDK takes it for a `Session`, and a limit of its settings counts."""
-    session = EverdeltaSession(store, "chat", session_settings=SessionSettings(limit=2))
-    assert isinstance(session, Session)
-
-    async def play() -> None:
-        await session.add_items(texts("a", "b", "c"))
-        assert await session.get_items() == texts("b", "c")
-        assert await session.get_items(1) == texts("c")
-        assert len(await session.get_items(-1)) == 3
-
-    asyncio.run(play())
-
-
-def test_reading_begins_no_session(store: Store) -> None:
+async def test_reading_begins_no_session(store: Store) -> None:
     """Reads, pops, clears and snapshots of an id without items begin no session."""
     session = EverdeltaSession(store, "chat")
-
-    async def play() -> None:
-        assert await session.get_items() == []
-        assert await session.pop_item() is None
-        await session.add_items([])
-        await session.clear_session()
-        assert await session._get_compaction_snapshot(3) is None
-
-    asyncio.run(play())
+    assert isinstance(session, Session)
+    assert await session.get_items() == []
+    assert await session.pop_item() is None
+    await session.add_items([])
+    await session.clear_session()
+    assert await session._get_compaction_snapshot(3) is None
     assert list(store.sessions()) == []
 
 
 @pytest.mark.promise(4)
-def test_cancelled_writes_are_settled(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelled_writes_are_settled(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cancelled add raises once it is stored, after any number of cancellations."""
     session = EverdeltaSession(store, "chat")
     entered, goes_on = threading.Event(), threading.Event()
@@ -190,20 +173,16 @@ def test_cancelled_writes_are_settled(store: Store, monkeypatch: pytest.MonkeyPa
         return begun()
 
     monkeypatch.setattr(session, "_begun", held)
-
-    async def play() -> None:
-        task = asyncio.create_task(session.add_items(texts("said")))
-        await asyncio.to_thread(entered.wait, 10)
-        for _ in range(3):
-            task.cancel()
-            await asyncio.sleep(0.01)
-            assert not task.done()
-        goes_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await session.get_items() == texts("said")
-
-    asyncio.run(play())
+    task = asyncio.create_task(session.add_items(texts("said")))
+    await asyncio.to_thread(entered.wait, 10)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0.01)
+        assert not task.done()
+    goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await session.get_items() == texts("said")
 
 
 @pytest.mark.promise(4)
@@ -230,155 +209,127 @@ def test_two_workers_lose_nothing(engine: Engine) -> None:
 
 
 @pytest.mark.promise(4)
-def test_superseded_worker_is_refused(engine: Engine) -> None:
+async def test_superseded_worker_is_refused(engine: Engine) -> None:
     """An add under a lease that another worker took over is refused, and leaves nothing."""
     old, new = (EverdeltaSession(engine.open(), "chat") for _ in range(2))
-
-    async def play() -> None:
-        await old.add_items(texts("asked"))
-        with pytest.raises(FencedError), old.session.lease():  # noqa: PT012 - the block is the lease's
-            await old.add_items(texts("first"))
-            with new.session.lease(take_over=True):
-                await new.add_items(texts("second"))
-            await old.add_items(texts("late"))
-        for handle in (old, new):
-            assert await handle.get_items() == texts("asked", "first", "second")
-
-    asyncio.run(play())
+    await old.add_items(texts("asked"))
+    with pytest.raises(FencedError), old.session.lease():  # noqa: PT012 - the block is the lease's
+        await old.add_items(texts("first"))
+        with new.session.lease(take_over=True):
+            await new.add_items(texts("second"))
+        await old.add_items(texts("late"))
+    for handle in (old, new):
+        assert await handle.get_items() == texts("asked", "first", "second")
 
 
 @pytest.mark.parametrize("stores", [1, 2])
-def test_late_write_brings_no_session_back(engine: Engine, stores: int) -> None:
+async def test_late_write_brings_no_session_back(engine: Engine, stores: int) -> None:
     """A write behind a clear by another worker is refused until its handle has read again."""
     opened = [engine.open() for _ in range(stores)]
     late, other = (EverdeltaSession(store, "chat") for store in (opened[0], opened[-1]))
-
-    async def play() -> None:
-        await late.add_items(texts("asked"))
-        await other.clear_session()
-        with pytest.raises(NotFoundError):
-            await late.add_items(texts("late"))
-        assert await other.get_items() == []
-        assert await late.get_items() == []
-        await late.add_items(texts("anew"))
-        assert await other.get_items() == texts("anew")
-        assert shown(other) == listed(texts("anew"))
-
-    asyncio.run(play())
+    await late.add_items(texts("asked"))
+    await other.clear_session()
+    with pytest.raises(NotFoundError):
+        await late.add_items(texts("late"))
+    assert await other.get_items() == []
+    assert await late.get_items() == []
+    await late.add_items(texts("anew"))
+    assert await other.get_items() == texts("anew")
+    assert shown(other) == listed(texts("anew"))
 
 
-def test_replacements_of_changed_items_are_refused(engine: Engine) -> None:
+async def test_replacements_of_changed_items_are_refused(engine: Engine) -> None:
     """A compaction of items that another worker has added to or cleared replaces nothing."""
     one, other = (EverdeltaSession(engine.open(), "chat") for _ in range(2))
-
-    async def play() -> None:
-        await one.add_items(texts("a", "b"))
-        snapshot = await one._get_compaction_snapshot(5)
-        assert snapshot is not None
-        await one.get_items()
-        await other.add_items(texts("c"))
-        assert not await snapshot.replace_suffix(0, texts("sum"))
-        with pytest.raises(ConflictError):
-            await one._atomic_replace_items(texts("sum"))
-        assert await one.get_items() == texts("a", "b", "c")
-        snapshot = await one._get_compaction_snapshot(5)
-        assert snapshot is not None
-        await other.clear_session()
-        assert not await snapshot.replace_suffix(0, texts("sum"))
-        assert await one.get_items() == []
-
-    asyncio.run(play())
+    await one.add_items(texts("a", "b"))
+    snapshot = await one._get_compaction_snapshot(5)
+    assert snapshot is not None
+    await one.get_items()
+    await other.add_items(texts("c"))
+    assert not await snapshot.replace_suffix(0, texts("sum"))
+    with pytest.raises(ConflictError):
+        await one._atomic_replace_items(texts("sum"))
+    assert await one.get_items() == texts("a", "b", "c")
+    snapshot = await one._get_compaction_snapshot(5)
+    assert snapshot is not None
+    await other.clear_session()
+    assert not await snapshot.replace_suffix(0, texts("sum"))
+    assert await one.get_items() == []
 
 
-def test_own_items_are_replaced_with_those_read(engine: Engine) -> None:
+async def test_own_items_are_replaced_with_those_read(engine: Engine) -> None:
     """Items added since the read are no other worker's, unless others were added before them."""
     one, other = (EverdeltaSession(engine.open(), "chat") for _ in range(2))
-
-    async def play() -> None:
-        for begun in ([], texts("a")):
-            await one.add_items(begun)
-            assert await one.get_items() == begun
-            await one.add_items(texts("b", "c"))
-            await one.add_items(texts("d"))
-            await one._atomic_replace_items(texts("a", "sum"))
-            assert await one.get_items() == texts("a", "sum")
-            await other.get_items()
-            await other.add_items(texts("e"))
-            await one.add_items(texts("f"))
-            with pytest.raises(ConflictError):
-                await one._atomic_replace_items(texts("sum"))
-            await one.clear_session()
-
-    asyncio.run(play())
-
-
-def test_own_writes_at_once_are_no_conflict(engine: Engine) -> None:
-    """A handle knows what its tasks add or take back at once, and nothing of another's."""
-    one, other = (EverdeltaSession(engine.open(), "chat") for _ in range(2))
-
-    async def play() -> None:
-        await one.add_items(texts("a"))
-        await one.get_items()
-        await asyncio.gather(*(one.add_items(texts(f"b {number}")) for number in range(5)))
-        assert await one.pop_item() is not None
-        await one._atomic_replace_items(texts("sum"))
-        await one._atomic_replace_items(texts("of it"))
-        assert await one.get_items() == texts("of it")
-        await one.add_items(texts("c"))
-        await other.pop_item()
+    for begun in ([], texts("a")):
+        await one.add_items(begun)
+        assert await one.get_items() == begun
+        await one.add_items(texts("b", "c"))
         await one.add_items(texts("d"))
+        await one._atomic_replace_items(texts("a", "sum"))
+        assert await one.get_items() == texts("a", "sum")
+        await other.get_items()
+        await other.add_items(texts("e"))
+        await one.add_items(texts("f"))
         with pytest.raises(ConflictError):
             await one._atomic_replace_items(texts("sum"))
+        await one.clear_session()
 
-    asyncio.run(play())
+
+async def test_own_writes_at_once_are_no_conflict(engine: Engine) -> None:
+    """A handle knows what its tasks add or take back at once, and nothing of another's."""
+    one, other = (EverdeltaSession(engine.open(), "chat") for _ in range(2))
+    await one.add_items(texts("a"))
+    await one.get_items()
+    await asyncio.gather(*(one.add_items(texts(f"b {number}")) for number in range(5)))
+    assert await one.pop_item() is not None
+    await one._atomic_replace_items(texts("sum"))
+    await one._atomic_replace_items(texts("of it"))
+    assert await one.get_items() == texts("of it")
+    await one.add_items(texts("c"))
+    await other.pop_item()
+    await one.add_items(texts("d"))
+    with pytest.raises(ConflictError):
+        await one._atomic_replace_items(texts("sum"))
 
 
-def test_one_task_clears_and_another_writes(engine: Engine) -> None:
+async def test_one_task_clears_and_another_writes(engine: Engine) -> None:
     """On one handle a write that meets a clear goes before or behind it, with its position."""
     one = EverdeltaSession(engine.open(), "chat")
-
-    async def play() -> None:
-        for number in range(6):
-            await one.add_items(texts("before"))
-            await one.get_items()
-            _, _, popped, *_ = await asyncio.gather(
-                one.clear_session(), one.add_items(texts(f"{number}")), one.pop_item(), one.get_items()
-            )
-            left = await one.get_items()
-            assert left in ([], texts(f"{number}"))
-            assert popped in (None, *texts("before", f"{number}"))
-            await one.add_items(texts("anew"))
-            await one._atomic_replace_items(texts("sum"))
-            assert await one.get_items() == texts("sum")
-            await one.clear_session()
-            await one.add_items(texts("anew"))  # the position is the new session's
-            await one._atomic_replace_items(texts("sum"))
-            assert shown(one) == listed(texts("sum"))
-
-    asyncio.run(play())
+    for number in range(6):
+        await one.add_items(texts("before"))
+        await one.get_items()
+        _, _, popped, *_ = await asyncio.gather(
+            one.clear_session(), one.add_items(texts(f"{number}")), one.pop_item(), one.get_items()
+        )
+        left = await one.get_items()
+        assert left in ([], texts(f"{number}"))
+        assert popped in (None, *texts("before", f"{number}"))
+        await one.add_items(texts("anew"))
+        await one._atomic_replace_items(texts("sum"))
+        assert await one.get_items() == texts("sum")
+        await one.clear_session()
+        await one.add_items(texts("anew"))  # the position is the new session's
+        await one._atomic_replace_items(texts("sum"))
+        assert shown(one) == listed(texts("sum"))
 
 
-def test_items_forgotten_while_they_are_read_are_left_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_items_forgotten_while_they_are_read_are_left_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK gets items alone, also if one is forgotten once their numbers are known."""
     session = EverdeltaSession(store, "chat")
+    await session.add_items(texts("a", "b"))
+    feed = session._begun()
+    numbers = feed.path()
+    feed.forget(numbers[:1])
 
-    async def play() -> None:
-        await session.add_items(texts("a", "b"))
-        feed = session._begun()
-        numbers = feed.path()
-        feed.forget(numbers[:1])
+    def before(at: int | None = None, *, newest: int | None = None) -> list[int]:
+        del at, newest
+        return list(numbers)
 
-        def before(at: int | None = None, *, newest: int | None = None) -> list[int]:
-            del at, newest
-            return list(numbers)
-
-        monkeypatch.setattr(feed, "path", before)
-        assert await session.get_items() == texts("b")
-        snapshot = await session._get_compaction_snapshot(5)
-        assert snapshot is not None
-        assert snapshot.items == texts("b")
-
-    asyncio.run(play())
+    monkeypatch.setattr(feed, "path", before)
+    assert await session.get_items() == texts("b")
+    snapshot = await session._get_compaction_snapshot(5)
+    assert snapshot is not None
+    assert snapshot.items == texts("b")
 
 
 @pytest.mark.parametrize("mode", ["embedded", ENCRYPTED])
@@ -483,22 +434,18 @@ def agent_of(model: Model) -> Agent[Any]:
 PLAIN = RunConfig(tracing_disabled=True)
 
 
-def test_an_agent_goes_on_from_its_session(engine: Engine) -> None:
+async def test_an_agent_goes_on_from_its_session(engine: Engine) -> None:
     """Each turn of a run sends the model what `SQLiteSession` would, and the view shows it."""
     model, theirs = Scripted(), Scripted()
     oracle = SQLiteSession("chat")
-
-    async def play() -> None:
-        for turn in ("first", "second", "third"):
-            session = EverdeltaSession(engine.open(), "chat")
-            await Runner.run(agent_of(model), turn, session=session, run_config=PLAIN)
-            await Runner.run(agent_of(theirs), turn, session=oracle, run_config=PLAIN)
-            items = await session.get_items()
-            assert items == await oracle.get_items()
-            assert shown(session) == listed(items)
-        assert model.sent == theirs.sent
-
-    asyncio.run(play())
+    for turn in ("first", "second", "third"):
+        session = EverdeltaSession(engine.open(), "chat")
+        await Runner.run(agent_of(model), turn, session=session, run_config=PLAIN)
+        await Runner.run(agent_of(theirs), turn, session=oracle, run_config=PLAIN)
+        items = await session.get_items()
+        assert items == await oracle.get_items()
+        assert shown(session) == listed(items)
+    assert model.sent == theirs.sent
     oracle.close()
     assert len(model.sent[-1]) > 12
 
@@ -517,7 +464,7 @@ class Compacts:
 
 
 @pytest.mark.promise(9)
-def test_the_sdk_compacts_and_it_can_be_undone(store: Store) -> None:
+async def test_the_sdk_compacts_and_it_can_be_undone(store: Store) -> None:
     """Compactions, automatic or by hand, agree with `SQLiteSession`, and can be undone."""
     session, oracle = EverdeltaSession(store, "chat"), SQLiteSession("chat")
 
@@ -527,46 +474,39 @@ def test_the_sdk_compacts_and_it_can_be_undone(store: Store) -> None:
             should_trigger_compaction=lambda context: len(context["session_items"]) > 5,
         )  # fmt: skip
 
-    async def play() -> None:
-        kept = (wrapped(session), wrapped(oracle))
-        models = (Scripted(), Scripted())
-        before: list[Any] = []
-        for turn in ("first", "second", "third"):
-            for model, one in zip(models, kept, strict=True):
-                before = await session.get_items() if one is kept[0] else before
-                await Runner.run(agent_of(model), turn, session=one, run_config=PLAIN)
-            items = await session.get_items()
-            assert items == await oracle.get_items()
-            assert shown(session) == listed(items)
-        assert [item.get("type") for item in await session.get_items()].count("compaction") >= 1
-        await session.add_items(texts("more"))
-        before = await session.get_items()
-        await kept[0].run_compaction({"force": True})
-        assert len(await session.get_items()) == 2
-        session.session.redo()
-        assert await session.get_items() == before
-        assert shown(session) == listed(before)
-
-    asyncio.run(play())
+    kept = (wrapped(session), wrapped(oracle))
+    models = (Scripted(), Scripted())
+    before: list[Any] = []
+    for turn in ("first", "second", "third"):
+        for model, one in zip(models, kept, strict=True):
+            before = await session.get_items() if one is kept[0] else before
+            await Runner.run(agent_of(model), turn, session=one, run_config=PLAIN)
+        items = await session.get_items()
+        assert items == await oracle.get_items()
+        assert shown(session) == listed(items)
+    assert [item.get("type") for item in await session.get_items()].count("compaction") >= 1
+    await session.add_items(texts("more"))
+    before = await session.get_items()
+    await kept[0].run_compaction({"force": True})
+    assert len(await session.get_items()) == 2
+    session.session.redo()
+    assert await session.get_items() == before
+    assert shown(session) == listed(before)
     oracle.close()
 
 
-def test_the_sdks_encryption_wraps_it(store: Store) -> None:
+async def test_the_sdks_encryption_wraps_it(store: Store) -> None:
     """`EncryptedSession` keeps its envelopes in it; a compaction prunes expired ones."""
     inner = EverdeltaSession(store, "chat")
     session = EncryptedSession("chat", cast("Any", inner), "a key of many letters", ttl=600)
-
-    async def play() -> None:
-        await session.add_items(texts("a", "b", "c"))
-        assert [item["payload"] != "" for item in await inner.get_items()] == [True] * 3
-        session.ttl = -1
-        assert await session.get_items() == []
-        await session.add_items(texts("d"))
-        expired = (await inner.get_items())[0]
-        snapshot = await inner._get_compaction_snapshot(1, prune_prefix=lambda item: item == expired)
-        assert snapshot is not None
-        assert await snapshot.replace_suffix(0, texts("sum"))
-        assert len(await inner.get_items()) == 3
-        assert expired not in await inner.get_items()
-
-    asyncio.run(play())
+    await session.add_items(texts("a", "b", "c"))
+    assert [item["payload"] != "" for item in await inner.get_items()] == [True] * 3
+    session.ttl = -1
+    assert await session.get_items() == []
+    await session.add_items(texts("d"))
+    expired = (await inner.get_items())[0]
+    snapshot = await inner._get_compaction_snapshot(1, prune_prefix=lambda item: item == expired)
+    assert snapshot is not None
+    assert await snapshot.replace_suffix(0, texts("sum"))
+    assert len(await inner.get_items()) == 3
+    assert expired not in await inner.get_items()

@@ -126,17 +126,6 @@ async def limits(scene: Scene) -> None:
     scene.seen.append(scene.session.session_settings)
 
 
-async def pops(scene: Scene) -> None:
-    """A pop takes the newest of its own session, and there is one more than items."""
-    other = scene.make("other")
-    await other.add_items(said("x"))
-    await scene.session.add_items(said("a", "b"))
-    for _ in range(3):
-        scene.seen.append(await scene.session.pop_item())
-    await scene.items()
-    await scene.items(other)
-
-
 async def compacts_an_end(scene: Scene) -> None:
     """Items that the model was not sent stay before the summary."""
     await scene.session.add_items(said("a", "b", "c"))
@@ -186,7 +175,7 @@ async def needs_whole_chains(scene: Scene) -> None:
     await scene.items()
 
 
-SCENES: list[Callable[[Scene], Any]] = [goes_on, takes_lists, limits, pops, compacts_an_end, keeps_calls_whole, keeps_newer_items, compacts_when_asked, needs_whole_chains]  # fmt: skip
+SCENES: list[Callable[[Scene], Any]] = [goes_on, takes_lists, limits, compacts_an_end, keeps_calls_whole, keeps_newer_items, compacts_when_asked, needs_whole_chains]  # fmt: skip
 
 
 @pytest.fixture
@@ -245,42 +234,40 @@ def test_encryption_and_compaction_wrap_it_in_any_order(makers: tuple[Make, Make
     assert scenes[1].seen == scenes[0].seen
 
 
-def test_a_cancelled_compaction_settles_before_a_newer_item(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_compaction_settles_before_a_newer_item(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run cancelled while its end is replaced has replaced it before the next item is added."""
     backend = EverdeltaSession(engine.open(), "chat")
     started, release = threading.Event(), threading.Event()
+    scene = Scene(partial(getattr, SimpleNamespace(chat=backend)))
+    await backend.add_items(said("a", "b", "c"))
+    session = scene.compacting()
+    feed, add = backend._begun(), backend._begun().add
 
-    async def play() -> None:
-        scene = Scene(partial(getattr, SimpleNamespace(chat=backend)))
-        await backend.add_items(said("a", "b", "c"))
-        session = scene.compacting()
-        feed, add = backend._begun(), backend._begun().add
+    def gated(values: Any, **options: Any) -> Any:
+        if values == [SUMMARY]:
+            started.set()
+            assert release.wait(10)
+        return add(values, **options)
 
-        def gated(values: Any, **options: Any) -> Any:
-            if values == [SUMMARY]:
-                started.set()
-                assert release.wait(10)
-            return add(values, **options)
-
-        monkeypatch.setattr(feed, "add", gated)
-        model = ScriptedModel(steps=[reply("done")])
-        config = RunConfig(tracing_disabled=True, session_settings=SessionSettings(limit=1))
-        run = Runner.run(Agent(name="Agent", model=model), "go on", session=session, run_config=config)
-        work = asyncio.create_task(run)
-        assert await asyncio.to_thread(started.wait, 10)
-        work.cancel()
-        newer = asyncio.create_task(session.add_items(said("newer")))
-        await asyncio.sleep(0.01)
-        work.cancel()
-        await asyncio.sleep(0.01)
-        assert not newer.done()
-        release.set()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-        await newer
-        assert await backend.get_items() == [*said("a", "b"), SUMMARY, *said("newer")]
-
-    asyncio.run(play())
+    monkeypatch.setattr(feed, "add", gated)
+    model = ScriptedModel(steps=[reply("done")])
+    config = RunConfig(tracing_disabled=True, session_settings=SessionSettings(limit=1))
+    run = Runner.run(Agent(name="Agent", model=model), "go on", session=session, run_config=config)
+    work = asyncio.create_task(run)
+    assert await asyncio.to_thread(started.wait, 10)
+    work.cancel()
+    newer = asyncio.create_task(session.add_items(said("newer")))
+    await asyncio.sleep(0.01)
+    work.cancel()
+    await asyncio.sleep(0.01)
+    assert not newer.done()
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    await newer
+    assert await backend.get_items() == [*said("a", "b"), SUMMARY, *said("newer")]
 
 
 def test_threads_with_event_loops_of_their_own_add_at_once(engine: Engine) -> None:

@@ -164,23 +164,19 @@ def texts_of(conversation: Conversation | None) -> list[str]:
     return [str(message.parts[0].content) for message in conversation.messages]  # type: ignore[union-attr]
 
 
-def test_an_agent_goes_on_from_its_conversation(engine: Engine) -> None:
+async def test_an_agent_goes_on_from_its_conversation(engine: Engine) -> None:
     """Turns of an agent, each in a store opened anew, show in the view what the model is sent."""
-
-    async def play() -> None:
-        for turn in ("first", "second", "third"):
-            store = EverdeltaConversationStore(engine.open())
-            agent: Agent[None, str] = Agent(TestModel())
-            agent.tool_plain(look)
-            conversation = await store.load("chat") or Conversation(conversation_id="chat")
-            result = await agent.run(turn, conversation=conversation)
-            await store.save(result)
-            loaded = await store.load("chat")
-            assert loaded is not None
-            assert loaded.messages == result.all_messages()
-            assert viewed(ModelView.of(store.session("chat"))) == listed(loaded.messages)
-
-    asyncio.run(play())
+    for turn in ("first", "second", "third"):
+        store = EverdeltaConversationStore(engine.open())
+        agent: Agent[None, str] = Agent(TestModel())
+        agent.tool_plain(look)
+        conversation = await store.load("chat") or Conversation(conversation_id="chat")
+        result = await agent.run(turn, conversation=conversation)
+        await store.save(result)
+        loaded = await store.load("chat")
+        assert loaded is not None
+        assert loaded.messages == result.all_messages()
+        assert viewed(ModelView.of(store.session("chat"))) == listed(loaded.messages)
 
 
 def look(at: str) -> str:
@@ -203,42 +199,34 @@ def test_retries_of_earlier_versions_are_shown_as_what_they_were(engine: Engine)
     assert view == [("call", "c1", "look", "{}", "wrong arguments"), ("user", "answer in JSON")]
 
 
-def test_several_system_prompts_of_a_request_are_shown_together(engine: Engine) -> None:
+async def test_several_system_prompts_of_a_request_are_shown_together(engine: Engine) -> None:
     """An agent's system prompts are all in the view's system prompt."""
-
-    async def play() -> None:
-        store = EverdeltaConversationStore(engine.open())
-        agent: Agent[None, str] = Agent(TestModel(), system_prompt=("AAA", "BBB"))
-        await store.save(await agent.run("asked", conversation=Conversation(conversation_id="chat")))
-        assert ModelView.of(store.session("chat")).system == ("AAA\n\nBBB",)
-
-    asyncio.run(play())
+    store = EverdeltaConversationStore(engine.open())
+    agent: Agent[None, str] = Agent(TestModel(), system_prompt=("AAA", "BBB"))
+    await store.save(await agent.run("asked", conversation=Conversation(conversation_id="chat")))
+    assert ModelView.of(store.session("chat")).system == ("AAA\n\nBBB",)
 
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("begun", [False, True])
-def test_one_of_two_savers_wins(engine: Engine, begun: bool) -> None:
+async def test_one_of_two_savers_wins(engine: Engine, begun: bool) -> None:
     """Of savers of one revision exactly one wins; the others are refused and leave nothing."""
     stores = [EverdeltaConversationStore(engine.open()) for _ in range(3)]
-
-    async def play() -> None:
-        if begun:
-            await stores[0].save(Conversation(conversation_id="chat", messages=said("asked")))
-        loaded = [await store.load("chat") or Conversation(conversation_id="chat") for store in stores]
-        for number, conversation in enumerate(loaded):
-            conversation.messages += said(f"by {number}")
-        saved = await asyncio.gather(
-            *(store.save(one) for store, one in zip(stores, loaded, strict=True)), return_exceptions=True
-        )
-        refused = [one for one in saved if isinstance(one, BaseException)]
-        assert [type(one) for one in refused] == [ConversationConflict] * 2
-        (winner,) = (number for number, one in enumerate(saved) if not isinstance(one, BaseException))
-        wanted = [*(["asked"] if begun else []), f"by {winner}"]
-        for store in stores:
-            assert texts_of(await store.load("chat")) == wanted
-        assert [info.messages for info in stores[0].store.sessions()] == [len(wanted)]
-
-    asyncio.run(play())
+    if begun:
+        await stores[0].save(Conversation(conversation_id="chat", messages=said("asked")))
+    loaded = [await store.load("chat") or Conversation(conversation_id="chat") for store in stores]
+    for number, conversation in enumerate(loaded):
+        conversation.messages += said(f"by {number}")
+    saved = await asyncio.gather(
+        *(store.save(one) for store, one in zip(stores, loaded, strict=True)), return_exceptions=True
+    )
+    refused = [one for one in saved if isinstance(one, BaseException)]
+    assert [type(one) for one in refused] == [ConversationConflict] * 2
+    (winner,) = (number for number, one in enumerate(saved) if not isinstance(one, BaseException))
+    wanted = [*(["asked"] if begun else []), f"by {winner}"]
+    for store in stores:
+        assert texts_of(await store.load("chat")) == wanted
+    assert [info.messages for info in stores[0].store.sessions()] == [len(wanted)]
 
 
 def breaks(feed: EntryFeed, *, wait: float) -> None:
@@ -299,20 +287,16 @@ def test_a_fork_that_meets_a_deletion_is_whole_or_refused(engine: Engine, monkey
         asyncio.run(one.delete("fork"))
 
 
-def test_entries_are_found_by_a_new_process(engine: Engine) -> None:
+async def test_entries_are_found_by_a_new_process(engine: Engine) -> None:
     """An entry is found by its id alone; an unknown id is `KeyError`."""
-
-    async def play() -> None:
-        first = EverdeltaConversationStore(engine.open())
-        entries = await first.save(Conversation(conversation_id="chat", messages=said(*map(str, range(70)))))
-        await first.save(Conversation(conversation_id="other", messages=said("x")))
-        fresh = EverdeltaConversationStore(engine.open())
-        assert await fresh.read_entry(entries[3].id) == entries[3]
-        assert await fresh.read_history(entries[40].id, limit=2) == entries[39:41]
-        with pytest.raises(KeyError):
-            await fresh.read_entry("none")
-
-    asyncio.run(play())
+    first = EverdeltaConversationStore(engine.open())
+    entries = await first.save(Conversation(conversation_id="chat", messages=said(*map(str, range(70)))))
+    await first.save(Conversation(conversation_id="other", messages=said("x")))
+    fresh = EverdeltaConversationStore(engine.open())
+    assert await fresh.read_entry(entries[3].id) == entries[3]
+    assert await fresh.read_history(entries[40].id, limit=2) == entries[39:41]
+    with pytest.raises(KeyError):
+        await fresh.read_entry("none")
 
 
 @pytest.mark.parametrize("mode", ["embedded", ENCRYPTED])

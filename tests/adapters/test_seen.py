@@ -20,7 +20,6 @@ from pydantic_ai import TextPart
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.models.function import FunctionModel
 
-import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.adapters.claude_agent import EverdeltaSessionStore
@@ -32,7 +31,6 @@ from eventlog.session.outcome import outcome_of
 from projections import ModelView
 from projections.view.neutral import Text
 from tests.adapters.claude_entries import KEY, said
-from tests.support.engines import Engine
 
 Durability = Literal["sync", "async", "exit"]
 Meanwhile = Callable[[str], None]
@@ -222,9 +220,8 @@ def shown(session: Session) -> list[str]:
 
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("kind", CHATS)
-def test_the_last_answer_of_a_run_is_over_when_it_is_told(engine: Engine, kind: type[Chat]) -> None:
+def test_the_last_answer_of_a_run_is_over_when_it_is_told(store: Store, kind: type[Chat]) -> None:
     """Nothing is left to do behind it, and no lease or turn takes it away."""
-    store = engine.open()
     chat = kind(store)
     asyncio.run(chat.run("zero"))
     assert store.unfinished() == []
@@ -236,14 +233,12 @@ def test_the_last_answer_of_a_run_is_over_when_it_is_told(engine: Engine, kind: 
     asyncio.run(chat.run("one"))
     assert shown(chat.session) == ["zero", "answer to zero", "one", "answer to one"]
     assert store.unfinished() == []
-    engine.close()
 
 
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("kind", CHATS)
-def test_a_question_that_comes_during_the_run_of_a_framework_is_not_done(engine: Engine, kind: type[Chat]) -> None:
+def test_a_question_that_comes_during_the_run_of_a_framework_is_not_done(store: Store, kind: type[Chat]) -> None:
     """The run answers its own question; the other waits behind the answer, and is listed."""
-    store = engine.open()
     chat = kind(store)
     asyncio.run(chat.run("zero"))
     chat.meanwhile = lambda _: chat.ask("native")
@@ -262,14 +257,12 @@ def test_a_question_that_comes_during_the_run_of_a_framework_is_not_done(engine:
         reply.finish()
     assert set(outcomes(chat.session).values()) == {"done"}
     assert outcomes(chat.session)["native"] == "done"
-    engine.close()
 
 
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("kind", CHATS)
-def test_a_question_asked_before_the_run_of_a_framework_is_not_done(engine: Engine, kind: type[Chat]) -> None:
+def test_a_question_asked_before_the_run_of_a_framework_is_not_done(store: Store, kind: type[Chat]) -> None:
     """A framework sends its own list only, so a question that is not in it waits on."""
-    store = engine.open()
     chat = kind(store)
     asyncio.run(chat.run("zero"))
     chat.session.user("native")
@@ -277,14 +270,12 @@ def test_a_question_asked_before_the_run_of_a_framework_is_not_done(engine: Engi
     asyncio.run(chat.run("two"))
     assert outcomes(chat.session) == {"zero": "done", "one": "done", "two": "done", "native": "pending"}
     assert shown(chat.session)[-3:] == ["two", "answer to two", "native"]
-    engine.close()
 
 
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("kind", CHATS)
-def test_a_question_that_was_answered_stays_done_behind_the_run_of_a_framework(kind: type[Chat]) -> None:
+def test_a_question_that_was_answered_stays_done_behind_the_run_of_a_framework(store: Store, kind: type[Chat]) -> None:
     """A question that a native reply has answered keeps its place, and is done."""
-    store = eventlog.open("memory:")
     chat = kind(store)
     asyncio.run(chat.run("zero"))
     with chat.session.turn("native", request_id="r"), chat.session.assistant("openai/gpt-5") as reply:
@@ -299,9 +290,8 @@ def test_a_question_that_was_answered_stays_done_behind_the_run_of_a_framework(k
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("end", ["calls", "broken off"])
 @pytest.mark.parametrize("kind", CHATS)
-def test_a_question_that_only_an_unfinished_turn_has_seen_is_not_done(kind: type[Chat], end: str) -> None:
+def test_a_question_that_only_an_unfinished_turn_has_seen_is_not_done(store: Store, kind: type[Chat], end: str) -> None:
     """A reply with calls, or one that broke off, leaves its questions pending: all of them."""
-    store = eventlog.open("memory:")
     chat = kind(store)
     asyncio.run(chat.run("zero"))
     chat.session.user("older")
@@ -324,44 +314,36 @@ def test_a_question_that_only_an_unfinished_turn_has_seen_is_not_done(kind: type
 
 
 @pytest.mark.promise(2)
-def test_a_run_that_fails_behind_its_call_leaves_its_question_to_be_answered(engine: Engine) -> None:
+async def test_a_run_that_fails_behind_its_call_leaves_its_question_to_be_answered(store: Store) -> None:
     """Another run of OpenAI Agents that was not sent the question does not answer it."""
-    store = engine.open()
     first, second, third = (EverdeltaSession(store, "chat") for _ in range(3))
-
-    async def main() -> None:
-        await first.get_items()
-        await second.get_items()
-        await first.add_items([{"role": "user", "content": "a"}])
-        await second.add_items([{"role": "user", "content": "b"}])
-        call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
-        await first.add_items([call, {"type": "function_call_output", "call_id": "c", "output": "found"}])
-        await second.add_items([{"role": "assistant", "content": "answer to b"}])
-        await third.add_items([{"role": "user", "content": "end"}])
-
-    asyncio.run(main())
+    await first.get_items()
+    await second.get_items()
+    await first.add_items([{"role": "user", "content": "a"}])
+    await second.add_items([{"role": "user", "content": "b"}])
+    call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    await first.add_items([call, {"type": "function_call_output", "call_id": "c", "output": "found"}])
+    await second.add_items([{"role": "assistant", "content": "answer to b"}])
+    await third.add_items([{"role": "user", "content": "end"}])
     assert outcomes(first.session) == {"a": "pending", "b": "done", "end": "pending"}
-    engine.close()
 
 
 @pytest.mark.promise(2)
-def test_a_forgotten_question_takes_no_place(engine: Engine) -> None:
+def test_a_forgotten_question_takes_no_place(store: Store) -> None:
     """A question whose record was forgotten is not put behind the answers that come."""
-    chat = OpenAIChat(engine.open())
+    chat = OpenAIChat(store)
     asyncio.run(chat.run("zero"))
     feed = ItemFeed(chat.session)
     feed.forget(feed.add([{"role": "user", "content": "gone"}]))
     asyncio.run(chat.run("one"))
     assert not any(isinstance(one.event, ev.MessagePromoted) for one in chat.session.events())
     assert shown(chat.session) == ["zero", "answer to zero", "one", "answer to one"]
-    engine.close()
 
 
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("way", ["two handles", "one handle"])
-def test_a_question_of_another_run_of_openai_agents_is_not_done(engine: Engine, way: str) -> None:
+def test_a_question_of_another_run_of_openai_agents_is_not_done(store: Store, way: str) -> None:
     """Of two runs on one session each answers its own question, in whichever order they end."""
-    store = engine.open()
 
     async def main(first: str, second: str) -> None:
         ours = OpenAIChat(store)
@@ -396,4 +378,3 @@ def test_a_question_of_another_run_of_openai_agents_is_not_done(engine: Engine, 
     asyncio.run(main("a", "b"))
     asyncio.run(OpenAIChat(store).run("last"))
     assert outcomes(OpenAIChat(store).session) == {"a": "done", "b": "done", "last": "done"}
-    engine.close()

@@ -373,33 +373,6 @@ def test_a_wait_for_what_the_same_thread_is_writing(tmp_path: Path) -> None:
     log.close()
 
 
-# --- who commits, and when
-
-
-def test_nothing_is_written_until_a_caller_waits(tmp_path: Path) -> None:
-    """A submitted append stays queued; a caller who waits commits all before it."""
-    log = open_log(tmp_path / "s")
-    put(log, b"begun")
-    tickets = [log.submit(append(b"%d" % number)) for number in range(10)]
-    assert log.last_position() == 1
-    assert tickets[4].wait().first == 6
-    assert all(ticket.done() for ticket in tickets)
-    log.submit(append(b"last"))
-    log.sync()
-    assert log.last_position() == 12
-    log.close()
-
-
-def test_who_fills_the_queue_commits_it(tmp_path: Path) -> None:
-    """The queue stays below its bound without waiters: the submitting caller commits it."""
-    log = open_log(tmp_path / "s", queue_bytes=10_000)
-    put(log, b"begun")
-    tickets = [log.submit(append(bytes(1000))) for _ in range(50)]
-    assert sum(not ticket.done() for ticket in tickets) < 10
-    assert log.last_position() > 40
-    log.close()
-
-
 # --- what the system refuses
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.growth.judging import compared
 from tests.growth.measuring import spent
 from tests.growth.place import LARGE, SMALL, built
-from tests.growth.tables import TABLES
+from tests.growth.tables import BESIDE, TABLES
 
 
 def main() -> int:
@@ -20,7 +20,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         small, large = (built(Path(scratch) / str(shape.messages), shape) for shape in (SMALL, LARGE))
         print(f"{'':52} {'class':10} {'small, ms':>10} {'large, ms':>10} {'ratio':>6} {'allowed':>7}")
-        for table, operations in TABLES.items():
+        for table, operations in (TABLES | BESIDE).items():
             begun = spent()
             for name, operation in operations.items():
                 faulthandler.dump_traceback_later(120, exit=True)

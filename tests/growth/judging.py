@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from tests.growth.measuring import least
-from tests.growth.operation import BUDGET, Cost, Grows, Operation, Table, measured
-from tests.growth.place import LARGE, SMALL, Place
+from tests.growth.operation import BUDGET, Cost, Grows, Operation, measured
+from tests.growth.place import Place
 
-__all__ = ["Growth", "compared", "steep_in", "take_as_long"]
+__all__ = ["Growth", "compared", "take_as_long"]
 
 T = TypeVar("T")
 
@@ -52,12 +52,6 @@ def compared(operation: Operation, small: Place, large: Place, factor: float, *,
         again = _compared(operation, small, large, factor, budget=BUDGET * more, fewest=2 * attempt)
         growth = Growth(min(growth.small, again.small), min(growth.large, again.large), again.allowed)
     return growth
-
-
-def steep_in(table: Table, small: Place, large: Place) -> dict[str, float]:
-    """Return the ratios of operations that grow faster on `SMALL` and `LARGE` than they may."""
-    found = {name: compared(each, small, large, LARGE.messages / SMALL.messages) for name, each in table.items()}
-    return {name: growth.ratio for name, growth in found.items() if not growth.sound}
 
 
 def take_as_long(work: Callable[[T], object], small: T, large: T) -> tuple[bool, float, float]:

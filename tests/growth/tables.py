@@ -6,6 +6,7 @@ from eventlog import RecordBuilder
 from tests.growth.on_asyncio import ASYNCIO
 from tests.growth.on_commands import COMMANDS
 from tests.growth.on_files import FILES
+from tests.growth.on_pages import ANSWERS, PAGES
 from tests.growth.on_records import RECORDS
 from tests.growth.on_reply import REPLY
 from tests.growth.on_session import COLD, SESSION
@@ -16,7 +17,7 @@ from tests.growth.on_views import COLD_VIEWS, FORMATS, VIEWS
 from tests.growth.on_window import WINDOW
 from tests.growth.operation import Table
 
-__all__ = ["TABLES", "WITHOUT", "name_of"]
+__all__ = ["BESIDE", "TABLES", "WITHOUT", "name_of"]
 
 _TOLD = "tells one record, inside `Feed.add`"
 
@@ -35,17 +36,17 @@ TABLES: dict[str, Table] = {
     "windows": WINDOW,
     "files": FILES,
     "commands": COMMANDS,
+    "live pages": PAGES,
 }
 """The tables by what they are operations of."""
+BESIDE: dict[str, Table] = {"the inspector": ANSWERS}
+"""Tables of what has no public name."""
 WITHOUT: dict[str, str] = {
     **{
         f"ModelCatalogue.{name}": "reads a table in memory, whatever the store holds"
         for name in ("extended", "get", "limits", "near", "price")
     },
-    **dict.fromkeys(
-        ("AsyncLive", "LiveSession.advance", "LiveSession.is_ahead"),
-        "shows a page and then what came; `tests/projections/live/test_growth.py` has it",
-    ),
+    "AsyncLive": "awaits `LiveSession`, which is measured",
     "SessionReader.at_once": "asks a server for one snapshot, and reads nothing",
     "Executor.leave_checkpoint": "reads what a view reads, and stores it: `ModelView.of, cold`",
     "AnthropicMapping.read": _TOLD,
@@ -53,7 +54,7 @@ WITHOUT: dict[str, str] = {
     "OpenAIResponsesMapping.read": _TOLD,
     "RecordMapping.format": "a text",
     "summarize_with": "makes a function, which asks a model",
-    "eventlog serve": "serves until it is ended; `tests/projections/inspector/test_growth.py` has its answers",
+    "eventlog serve": "serves until it is ended; `BESIDE` has its answers",
     "RecordMapping.read": _TOLD,
     "Feed.record_of": "returns its argument; a subclass overrides it",
     "Feed.value_of": "returns its argument; a subclass overrides it",

@@ -42,13 +42,6 @@ from tests.support.spans import Timed
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    """Give a store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
-
-
-@pytest.fixture
 def other() -> Iterator[Store]:
     """Give another store in memory."""
     with eventlog.open("memory:") as opened:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +21,9 @@ from eventlog.store import Store
 from projections.exports.html import html_pieces
 from projections.exports.html_text import LONGEST, markdown_html, plain_html, shown, visible
 from tests.support.inspector_server import browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 ATTACK = (
     "<script>document.title='owned'</script> <img src=x onerror=\"document.title='owned'\"> </pre></details></article>"
@@ -95,43 +99,50 @@ def test_a_page_forbids_itself_everything(session: Session) -> None:
     assert "url(" not in page[page.index("<style>") : page.index("</style>")]
 
 
+@pytest.fixture(scope="module")
+def started() -> Iterator[Browser]:
+    """A browser."""
+    with browser() as found:
+        yield found
+
+
 @pytest.mark.parametrize("width", [390, 820, 1280])
-def test_a_browser_runs_nothing_and_fits_the_width(session: Session, tmp_path: Path, width: int) -> None:
+def test_a_browser_runs_nothing_and_fits_the_width(
+    started: Browser, session: Session, tmp_path: Path, width: int
+) -> None:
     """In a browser the page runs no script, loads nothing, and fits any width."""
     path = tmp_path / "page.html"
     path.write_text("".join(html_pieces(session)), encoding="utf-8")
-    with browser() as started:
-        page = started.new_page(viewport={"width": width, "height": 900})
-        asked: list[str] = []
-        said: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: said.append(message.text))
-        page.goto(path.as_uri())
-        assert "owned" not in page.title().replace("document.title='owned'", "")
-        assert asked == [path.as_uri()]
-        assert said == []
-        page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate("getComputedStyle(document.querySelector('main')).maxWidth") == "832px"
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.tagName") in {"A", "SUMMARY", "PRE"}
+    page = started.new_page(viewport={"width": width, "height": 900})
+    asked: list[str] = []
+    said: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(path.as_uri())
+    assert "owned" not in page.title().replace("document.title='owned'", "")
+    assert asked == [path.as_uri()]
+    assert said == []
+    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("getComputedStyle(document.querySelector('main')).maxWidth") == "832px"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.tagName") in {"A", "SUMMARY", "PRE"}
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
-def test_a_page_is_accessible(session: Session, tmp_path: Path, width: int, scheme: Any) -> None:
+def test_a_page_is_accessible(started: Browser, session: Session, tmp_path: Path, width: int, scheme: Any) -> None:
     """A page with all its calls unfolded has no serious finding of axe-core, light and dark."""
     from axe_playwright_python.sync_playwright import Axe
 
     path, axe = tmp_path / "page.html", cast("Any", Axe())
     path.write_text("".join(html_pieces(session)), encoding="utf-8")
-    with browser() as started:
-        # the page's policy would keep axe-core out as well
-        context = started.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
-        page = context.new_page()
-        page.goto(path.as_uri())
-        page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-        found: list[Any] = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
-        assert [each["id"] for each in found if each["impact"] in {"serious", "critical"}] == []
+    # the page's policy would keep axe-core out as well
+    context = started.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    found: list[Any] = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    assert [each["id"] for each in found if each["impact"] in {"serious", "critical"}] == []
 
 
 def test_a_long_part_is_cut_with_a_note(tmp_path: Path) -> None:
@@ -147,10 +158,9 @@ def test_a_long_part_is_cut_with_a_note(tmp_path: Path) -> None:
     assert f"{16 * 6_553_600 - LONGEST:,} more characters are not shown" in page
 
 
-def test_a_session_without_messages_is_a_page(tmp_path: Path) -> None:
+def test_a_session_without_messages_is_a_page(store: Store) -> None:
     """An empty session is a page that says so."""
-    with eventlog.open(tmp_path / "store") as store:
-        assert "no message" in "".join(html_pieces(store.create_session()))
+    assert "no message" in "".join(html_pieces(store.create_session()))
 
 
 def test_a_missing_library_is_named(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,17 @@ def pages(room: Room, **query: str) -> list[dict[str, Any]]:
     return found
 
 
+def points_of(room: Room) -> list[dict[str, Any]]:
+    """The points of the window over time, read in pieces."""
+    points: list[dict[str, Any]] = []
+    done = False
+    while not done:
+        answer = answers.window(room, {"have": str(len(points))})
+        points += answer["points"]
+        done = answer["done"]
+    return points
+
+
 def jumps_of(room: Room, kind: str) -> list[int]:
     """The versions of the jumps of a kind."""
     return [jump.version for jump in room.history.jumps if jump.kind == kind]
@@ -168,34 +179,28 @@ def test_the_headline_counts_every_request(inspected: Store, monkeypatch: pytest
     assert answer["verdicts"] == Counter(step.verdict for step in audit(room.session)) == {"match": of}
 
 
-def test_steps_that_come_later_are_checked_as_well(tmp_path: Path) -> None:
+def test_steps_that_come_later_are_checked_as_well(store: Store) -> None:
     """A session that grows, or loses a text, is checked anew as far as that changes verdicts."""
-    with eventlog.open(tmp_path / "store") as store:
-        session = store.create_session(id="s")
-        session.user("the password is xyzzy", id="m1")
-        talk(session)
-        room = Room(store, "s")
-        assert answers.audited(room, {})["verdicts"] == {"match": 1}
-        session.user("and now?")
-        talk(session)
-        with session.assistant("acme/one") as reply:
-            reply.step()
-            reply.finish()
-        assert answers.audited(room, {}) == {"checked": 3, "all": 3, "verdicts": {"match": 2, "unknown": 1}}
-        session.redact(Transcript(session).oldest_first()[0].parts[0].id)
-        room.refresh()
-        assert answers.audited(room, {})["verdicts"] == {"redacted": 2, "unknown": 1}
+    session = store.create_session(id="s")
+    session.user("the password is xyzzy", id="m1")
+    talk(session)
+    room = Room(store, "s")
+    assert answers.audited(room, {})["verdicts"] == {"match": 1}
+    session.user("and now?")
+    talk(session)
+    with session.assistant("acme/one") as reply:
+        reply.step()
+        reply.finish()
+    assert answers.audited(room, {}) == {"checked": 3, "all": 3, "verdicts": {"match": 2, "unknown": 1}}
+    session.redact(Transcript(session).oldest_first()[0].parts[0].id)
+    room.refresh()
+    assert answers.audited(room, {})["verdicts"] == {"redacted": 2, "unknown": 1}
 
 
 def test_what_a_change_freed_is_one_number(inspected: Store) -> None:
     """The tokens before and after a change are those that the window over time has there."""
     room = Room(inspected, "talk")
-    points: list[dict[str, Any]] = []
-    done = False
-    while not done:
-        answer = answers.window(room, {"have": str(len(points))})
-        points += answer["points"]
-        done = answer["done"]
+    points = points_of(room)
     totals = {point["version"]: point["total"] for point in points}
     versions = [version for kind in ("pruned", "compacted", "rolled-back") for version in jumps_of(room, kind)]
     assert len(versions) > 10
@@ -223,12 +228,7 @@ def test_a_request_is_read_in_pages(inspected: Store) -> None:
 def test_the_window_over_time_is_that_of_each_version(inspected: Store) -> None:
     """At each point the tokens are those that a report on the window counts there."""
     room = Room(inspected, "talk")
-    points: list[dict[str, Any]] = []
-    done = False
-    while not done:
-        answer = answers.window(room, {"have": str(len(points))})
-        points += answer["points"]
-        done = answer["done"]
+    points = points_of(room)
     report = window_report(ContextWindow(room.session))
     assert points[-1]["total"] == report.counted
     assert points[-1]["usable"] == report.usable
@@ -314,26 +314,25 @@ def test_a_replay_is_what_was_said(inspected: Store) -> None:
     assert [scene["v"] for scene in scenes] == sorted(scene["v"] for scene in scenes)
 
 
-def test_what_is_redacted_is_in_no_answer(tmp_path: Path) -> None:
+def test_what_is_redacted_is_in_no_answer(store: Store) -> None:
     """A redaction reaches a page that was read before it, its replay and its steps."""
-    with eventlog.open(tmp_path / "store") as store:
-        session = store.create_session(id="s")
-        session.user("the password is xyzzy", id="m1")
-        talk(session)
-        room = Room(store, "s")
-        earlier = session.version
-        room.refresh()
-        answers.messages(room, {"at": str(earlier), "size": "1"})  # its reader waits for the page before
-        assert "xyzzy" in json.dumps(answers.messages(room, {"at": str(earlier - 1), "seen": "1"}))
-        session.redact(Transcript(session).oldest_first()[0].parts[0].id)
-        room.refresh()
-        asked = [
-            answers.messages(room, {"at": str(earlier), "before": "5"}),
-            answers.messages(room, {"at": str(earlier - 1), "seen": "1"}),
-            answers.events_to_play(room, {}),
-            answers.request(room, {"step": "1"}),
-        ]
-        assert "xyzzy" not in json.dumps(asked)
+    session = store.create_session(id="s")
+    session.user("the password is xyzzy", id="m1")
+    talk(session)
+    room = Room(store, "s")
+    earlier = session.version
+    room.refresh()
+    answers.messages(room, {"at": str(earlier), "size": "1"})  # its reader waits for the page before
+    assert "xyzzy" in json.dumps(answers.messages(room, {"at": str(earlier - 1), "seen": "1"}))
+    session.redact(Transcript(session).oldest_first()[0].parts[0].id)
+    room.refresh()
+    asked = [
+        answers.messages(room, {"at": str(earlier), "before": "5"}),
+        answers.messages(room, {"at": str(earlier - 1), "seen": "1"}),
+        answers.events_to_play(room, {}),
+        answers.request(room, {"step": "1"}),
+    ]
+    assert "xyzzy" not in json.dumps(asked)
 
 
 def talk(session: Session) -> None:
@@ -426,26 +425,25 @@ def test_the_catalogue_lists_by_scope_state_and_title(inspected: Store) -> None:
     assert [fork["id"] for fork in catalogue.forks_of("talk")] == ["talk-fork"]
 
 
-def test_sessions_of_a_state_are_looked_for_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_of_a_state_are_looked_for_in_pieces(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """First rows come at once, and the pages together have each unfinished session once."""
     monkeypatch.setattr("projections.inspector.catalogue._SLICE", 0.0)
     monkeypatch.setattr("projections.inspector.catalogue._LOOKED_AT", 50)
-    with eventlog.open(tmp_path / "store") as store:
-        for number in range(130):
-            session = store.create_session(id=f"s{number}")
-            session.user("a question")
-            if number % 10:
-                with session.assistant("acme/one") as reply:
-                    reply.add_text("an answer")
-                    reply.finish()
-        catalogue = Catalogue(store)
-        pages = [catalogue.page(state="unfinished", limit=50)]
-        while pages[-1]["next"]:
-            pages.append(catalogue.page(state="unfinished", limit=50, cursor=pages[-1]["next"]))
-        assert [page["looked"] for page in pages] == [50, 50, 30]
-        found = [info["id"] for page in pages for info in page["sessions"]]
-        assert found == [f"s{number}" for number in range(120, -1, -10)]
-        assert set(found) == {info.id for info in store.unfinished()}
+    for number in range(130):
+        session = store.create_session(id=f"s{number}")
+        session.user("a question")
+        if number % 10:
+            with session.assistant("acme/one") as reply:
+                reply.add_text("an answer")
+                reply.finish()
+    catalogue = Catalogue(store)
+    pages = [catalogue.page(state="unfinished", limit=50)]
+    while pages[-1]["next"]:
+        pages.append(catalogue.page(state="unfinished", limit=50, cursor=pages[-1]["next"]))
+    assert [page["looked"] for page in pages] == [50, 50, 30]
+    found = [info["id"] for page in pages for info in page["sessions"]]
+    assert found == [f"s{number}" for number in range(120, -1, -10)]
+    assert set(found) == {info.id for info in store.unfinished()}
 
 
 def test_a_tree_says_which_sessions_wait_for_a_loop(inspected: Store) -> None:

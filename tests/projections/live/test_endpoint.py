@@ -56,53 +56,44 @@ async def caught_up(call: Call, page: LivePage, session: Session) -> None:
             return
 
 
-def test_a_page_follows_and_goes_on_in_another_process(tmp_path: Path) -> None:
+async def test_a_page_follows_and_goes_on_in_another_process(tmp_path: Path) -> None:
     """A page gets messages, deltas and the end of a reply, and goes on behind its cursor."""
-
-    async def run() -> None:
-        with eventlog.open(tmp_path) as store, eventlog.open(tmp_path) as other:
-            session = store.create_session(id="a/b")
-            session.user("Fix the tests")
-            page = LivePage()
-            async with Call(live_app(store, authorize=allowed), "/a/b/live") as call:
-                assert call.status == 200
-                await caught_up(call, page, session)
-                await asyncio.to_thread(answered, session, store)
-                await caught_up(call, page, session)
-            session.user("And the docs")
-            answered(session)
-            headers = {"Last-Event-ID": page.cursor or ""}
-            async with Call(live_app(other, authorize=allowed), "/a/b/live", headers=headers) as call:
-                await caught_up(call, page, session)
-            assert [message["role"] for message in page.messages.values()] == ["user", "assistant"] * 2
-
-    asyncio.run(run())
+    with eventlog.open(tmp_path) as store, eventlog.open(tmp_path) as other:
+        session = store.create_session(id="a/b")
+        session.user("Fix the tests")
+        page = LivePage()
+        async with Call(live_app(store, authorize=allowed), "/a/b/live") as call:
+            assert call.status == 200
+            await caught_up(call, page, session)
+            await asyncio.to_thread(answered, session, store)
+            await caught_up(call, page, session)
+        session.user("And the docs")
+        answered(session)
+        headers = {"Last-Event-ID": page.cursor or ""}
+        async with Call(live_app(other, authorize=allowed), "/a/b/live", headers=headers) as call:
+            await caught_up(call, page, session)
+        assert [message["role"] for message in page.messages.values()] == ["user", "assistant"] * 2
 
 
-def test_older_messages_come_by_page(tmp_path: Path) -> None:
+async def test_older_messages_come_by_page(store: Store) -> None:
     """A page of the newest messages grows by older ones until it has all."""
-
-    async def run() -> None:
-        with eventlog.open(tmp_path) as store:
-            session = store.create_session(id="s")
-            for number in range(9):
-                session.user(f"{number}")
-            app = live_app(store, authorize=allowed)
-            page = LivePage()
-            async with Call(app, "/s/live", "limit=4") as call:
-                async for cursor, data in call.events():
-                    page.take(cursor, data)
-                    break
-            assert len(page.messages) == 4
-            while page.next is not None:
-                async with Call(app, "/s/messages", f"limit=2&before={page.next}") as call:
-                    page.add_older(json.loads(await call.body()))
-            assert list(page.messages.values()) == shown(session)
-
-    asyncio.run(run())
+    session = store.create_session(id="s")
+    for number in range(9):
+        session.user(f"{number}")
+    app = live_app(store, authorize=allowed)
+    page = LivePage()
+    async with Call(app, "/s/live", "limit=4") as call:
+        async for cursor, data in call.events():
+            page.take(cursor, data)
+            break
+    assert len(page.messages) == 4
+    while page.next is not None:
+        async with Call(app, "/s/messages", f"limit=2&before={page.next}") as call:
+            page.add_older(json.loads(await call.body()))
+    assert list(page.messages.values()) == shown(session)
 
 
-def test_an_app_needs_to_be_told_who_may_read(tmp_path: Path) -> None:
+def test_an_app_needs_to_be_told_who_may_read(store: Store) -> None:
     """An app without `authorize` is refused; a request that it refuses reads nothing."""
 
     async def never(_: object, __: str) -> bool:
@@ -121,16 +112,15 @@ def test_an_app_needs_to_be_told_who_may_read(tmp_path: Path) -> None:
             async with Call(live_app(store, authorize=allowed), path) as call:
                 assert call.status == 404
 
-    with eventlog.open(tmp_path) as store:
-        store.create_session(id="s").user("secret")
-        with pytest.raises(TypeError):
-            live_app(store)  # type: ignore[call-arg]
-        with pytest.raises(CallError):
-            live_app(store, authorize=None)  # type: ignore[arg-type]
-        asyncio.run(run(store))
+    store.create_session(id="s").user("secret")
+    with pytest.raises(TypeError):
+        live_app(store)  # type: ignore[call-arg]
+    with pytest.raises(CallError):
+        live_app(store, authorize=None)  # type: ignore[arg-type]
+    asyncio.run(run(store))
 
 
-def test_a_stream_ends_when_it_may_not_be_read_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_ends_when_it_may_not_be_read_any_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before an open stream is sent something it is asked again; what is refused is not sent."""
     monkeypatch.setattr(live_pages, "ASK_AGAIN", 0.0)
     still, asked = True, 0
@@ -140,121 +130,91 @@ def test_a_stream_ends_when_it_may_not_be_read_any_more(tmp_path: Path, monkeypa
         asked += 1
         return still
 
-    async def run() -> None:
-        nonlocal still
-        with eventlog.open(tmp_path) as store:
-            session = store.create_session(id="s")
-            page = LivePage()
-            async with Call(live_app(store, authorize=authorize), "/s/live") as call:
-                await caught_up(call, page, session)
-                session.user("for all")
-                await caught_up(call, page, session)
-                assert asked > 1
-                still = False
-                session.user("secret")
-                assert b"secret" not in await call.body()  # it ends
-            async with Call(live_app(store, authorize=authorize), "/s/live") as call:
-                assert call.status == 403
-
-    asyncio.run(run())
+    session = store.create_session(id="s")
+    page = LivePage()
+    async with Call(live_app(store, authorize=authorize), "/s/live") as call:
+        await caught_up(call, page, session)
+        session.user("for all")
+        await caught_up(call, page, session)
+        assert asked > 1
+        still = False
+        session.user("secret")
+        assert b"secret" not in await call.body()  # it ends
+    async with Call(live_app(store, authorize=authorize), "/s/live") as call:
+        assert call.status == 403
 
 
-def test_a_slow_client_is_reset_and_costs_little(tmp_path: Path) -> None:
+async def test_a_slow_client_is_reset_and_costs_little(store: Store) -> None:
     """A client that takes nothing is kept no patches; when it does, it gets the newest page."""
-
-    async def run() -> None:
-        with eventlog.open(tmp_path) as store:
-            session = store.create_session(id="s")
-            page = LivePage()
-            async with Call(live_app(store, authorize=allowed), "/s/live", "limit=3") as call:
-                await caught_up(call, page, session)
-                call.writable.clear()
-                with session.pipeline():
-                    for number in range(1_100):
-                        session.user(f"more {number}")
-                call.writable.set()
-                taken = 0
-                async for cursor, data in call.events():
-                    taken += len(json.loads(data))
-                    page.take(cursor, data)
-                    if page.next is not None and [*page.messages.values()] == shown(session)[-3:]:
-                        break
-                assert taken < 100
-
-    asyncio.run(run())
+    session = store.create_session(id="s")
+    page = LivePage()
+    async with Call(live_app(store, authorize=allowed), "/s/live", "limit=3") as call:
+        await caught_up(call, page, session)
+        call.writable.clear()
+        with session.pipeline():
+            for number in range(1_100):
+                session.user(f"more {number}")
+        call.writable.set()
+        taken = 0
+        async for cursor, data in call.events():
+            taken += len(json.loads(data))
+            page.take(cursor, data)
+            if page.next is not None and [*page.messages.values()] == shown(session)[-3:]:
+                break
+        assert taken < 100
 
 
-def test_a_disconnected_client_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_disconnected_client_leaves_nothing_behind(store: Store) -> None:
     """A client that leaves, waiting or slow, is followed no more."""
-
-    async def run() -> None:
-        with eventlog.open(tmp_path) as store:
-            session = store.create_session(id="s")
-            app = live_app(store, authorize=allowed)
-            tasks = asyncio.all_tasks()
-            for slow in (False, True):
-                async with Call(app, "/s/live") as call:
-                    await caught_up(call, LivePage(), session)
-                    assert len(store.host.follower._of(["s"])) == 1
-                    if slow:
-                        call.writable.clear()
-                        session.user("not taken")
-                        await asyncio.sleep(0.1)
-                assert not store.host.follower._of(["s"])
-            assert len(asyncio.all_tasks() - tasks) <= 1  # the library's watch for the end of the server
-
-    asyncio.run(run())
+    session = store.create_session(id="s")
+    app = live_app(store, authorize=allowed)
+    tasks = asyncio.all_tasks()
+    for slow in (False, True):
+        async with Call(app, "/s/live") as call:
+            await caught_up(call, LivePage(), session)
+            assert len(store.host.follower._of(["s"])) == 1
+            if slow:
+                call.writable.clear()
+                session.user("not taken")
+                await asyncio.sleep(0.1)
+        assert not store.host.follower._of(["s"])
+    assert len(asyncio.all_tasks() - tasks) <= 1  # the library's watch for the end of the server
 
 
-def test_a_page_with_wrong_numbers_is_refused(tmp_path: Path) -> None:
+async def test_a_page_with_wrong_numbers_is_refused(store: Store) -> None:
     """A limit or version that is no number is a wrong request, and nothing is read."""
-
-    async def run() -> None:
-        with eventlog.open(tmp_path) as store:
-            store.create_session(id="s").user("hello")
-            app = live_app(store, authorize=allowed)
-            for query in ("limit=0", "limit=-1", "limit=x", "limit=1001", "limit=²", "limit=" + "9" * 5_000):
-                for path in ("/s/live", "/s/messages"):
-                    async with Call(app, path, query) as call:
-                        assert call.status == 400
-
-    asyncio.run(run())
+    store.create_session(id="s").user("hello")
+    app = live_app(store, authorize=allowed)
+    for query in ("limit=0", "limit=-1", "limit=x", "limit=1001", "limit=²", "limit=" + "9" * 5_000):
+        for path in ("/s/live", "/s/messages"):
+            async with Call(app, path, query) as call:
+                assert call.status == 400
 
 
-def test_a_part_has_its_whole_text(tmp_path: Path) -> None:
+async def test_a_part_has_its_whole_text(store: Store) -> None:
     """A text that is cut on the page is whole at an address of its own."""
-
-    async def run() -> None:
-        with eventlog.open(tmp_path) as store:
-            session = store.create_session(id="s")
-            session.user("long " * 20)
-            app = live_app(store, authorize=allowed, longest=10)
-            async with Call(app, "/s/messages") as call:
-                (message,) = json.loads(await call.body())["messages"]
-            (part,) = message["parts"]
-            assert (part["text"], part["cut"]) == ("long long ", True)
-            async with Call(app, f"/s/parts/{part['id']}") as call:
-                assert json.loads(await call.body())["text"] == "long " * 20
-
-    asyncio.run(run())
+    session = store.create_session(id="s")
+    session.user("long " * 20)
+    app = live_app(store, authorize=allowed, longest=10)
+    async with Call(app, "/s/messages") as call:
+        (message,) = json.loads(await call.body())["messages"]
+    (part,) = message["parts"]
+    assert (part["text"], part["cut"]) == ("long long ", True)
+    async with Call(app, f"/s/parts/{part['id']}") as call:
+        assert json.loads(await call.body())["text"] == "long " * 20
 
 
-def test_an_erased_session_ends_the_stream(tmp_path: Path) -> None:
+async def test_an_erased_session_ends_the_stream(store: Store) -> None:
     """A page whose session is erased is told so, and the connection ends."""
-
-    async def run() -> None:
-        with eventlog.open(tmp_path) as store:
-            session = store.create_session(id="s")
-            session.user("secret")
-            page = LivePage()
-            async with Call(live_app(store, authorize=allowed), "/s/live") as call:
-                await caught_up(call, page, session)
-                await asyncio.to_thread(store.erase, "s")
-                async for cursor, data in call.events():
-                    page.take(cursor, data)
-            assert page.gone
-
-    asyncio.run(run())
+    session = store.create_session(id="s")
+    session.user("secret")
+    page = LivePage()
+    async with Call(live_app(store, authorize=allowed), "/s/live") as call:
+        await caught_up(call, page, session)
+        await asyncio.to_thread(store.erase, "s")
+        async for cursor, data in call.events():
+            page.take(cursor, data)
+    assert page.gone
 
 
 def test_a_page_ends_when_the_server_stops(tmp_path: Path) -> None:
@@ -276,67 +236,53 @@ def test_a_page_ends_when_the_server_stops(tmp_path: Path) -> None:
         AppStatus.should_exit = False
 
 
-def test_a_store_that_is_closed_is_no_fault_of_the_request(tmp_path: Path) -> None:
+async def test_a_store_that_is_closed_is_no_fault_of_the_request(tmp_path: Path) -> None:
     """A request that comes while the server stops is told to come again."""
-
-    async def run() -> None:
-        with eventlog.open(tmp_path) as store:
-            store.create_session(id="s").user("hello")
-            app = live_app(store, authorize=allowed)
-        for path in ("/s/live", "/s/messages"):
-            async with Call(app, path) as call:
-                assert (call.status, call.headers["retry-after"]) == (503, "1")
-
-    asyncio.run(run())
+    with eventlog.open(tmp_path) as store:
+        store.create_session(id="s").user("hello")
+        app = live_app(store, authorize=allowed)
+    for path in ("/s/live", "/s/messages"):
+        async with Call(app, path) as call:
+            assert (call.status, call.headers["retry-after"]) == (503, "1")
 
 
-def test_an_up_to_date_page_is_answered_at_once(tmp_path: Path) -> None:
+async def test_an_up_to_date_page_is_answered_at_once(store: Store) -> None:
     """A page that comes back up to date is answered at once, and may leave."""
-
-    async def run() -> None:
-        with eventlog.open(tmp_path) as store:
-            session = store.create_session(id="s")
-            session.user("idle")
-            app, page = live_app(store, authorize=allowed), LivePage()
-            async with Call(app, "/s/live") as call:
+    session = store.create_session(id="s")
+    session.user("idle")
+    app, page = live_app(store, authorize=allowed), LivePage()
+    async with Call(app, "/s/live") as call:
+        await caught_up(call, page, session)
+    for hears in (True, False):
+        async with (
+            asyncio.timeout(20),
+            Call(app, "/s/live", headers={"Last-Event-ID": page.cursor or ""}) as call,
+        ):
+            assert call.status == 200
+            if hears:
+                await asyncio.to_thread(session.user, "at last")
                 await caught_up(call, page, session)
-            for hears in (True, False):
-                async with (
-                    asyncio.timeout(20),
-                    Call(app, "/s/live", headers={"Last-Event-ID": page.cursor or ""}) as call,
-                ):
-                    assert call.status == 200
-                    if hears:
-                        await asyncio.to_thread(session.user, "at last")
-                        await caught_up(call, page, session)
-                assert not store.host.follower._of(["s"])
-
-    asyncio.run(run())
+        assert not store.host.follower._of(["s"])
 
 
-def test_maintenance_ends_a_page_that_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_maintenance_ends_a_page_that_comes_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rewrite of the store ends open pages, which come back; new ones are told when."""
+    session = store.create_session(id="s")
+    app, page = live_app(store, authorize=allowed), LivePage()
+    async with asyncio.timeout(20), Call(app, "/s/live") as call:
+        await caught_up(call, page, session)
 
-    async def run() -> None:
-        with eventlog.open(tmp_path) as store:
-            session = store.create_session(id="s")
-            app, page = live_app(store, authorize=allowed), LivePage()
-            async with asyncio.timeout(20), Call(app, "/s/live") as call:
-                await caught_up(call, page, session)
+        def busy(*_: object) -> Update | None:
+            raise BusyError("the store is being rewritten")
 
-                def busy(*_: object) -> Update | None:
-                    raise BusyError("the store is being rewritten")
-
-                with monkeypatch.context() as patch:
-                    patch.setattr(LiveSession, "advance", busy)
-                    patch.setattr(live_pages, "page_of", busy)
-                    await asyncio.to_thread(session.user, "meanwhile")
-                    assert [data async for _, data in call.events()] == []
-                    for path in ("/s/live", "/s/messages"):
-                        async with Call(app, path) as refused:
-                            assert refused.status == 503
-                            assert refused.headers["retry-after"] == "1"
-            async with Call(app, "/s/live", headers={"Last-Event-ID": page.cursor or ""}) as call:
-                await caught_up(call, page, session)
-
-    asyncio.run(run())
+        with monkeypatch.context() as patch:
+            patch.setattr(LiveSession, "advance", busy)
+            patch.setattr(live_pages, "page_of", busy)
+            await asyncio.to_thread(session.user, "meanwhile")
+            assert [data async for _, data in call.events()] == []
+            for path in ("/s/live", "/s/messages"):
+                async with Call(app, path) as refused:
+                    assert refused.status == 503
+                    assert refused.headers["retry-after"] == "1"
+    async with Call(app, "/s/live", headers={"Last-Event-ID": page.cursor or ""}) as call:
+        await caught_up(call, page, session)

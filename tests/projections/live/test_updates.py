@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import eventlog
-from eventlog.errors import NotFoundError
 from eventlog.records.feed import Feed
 from eventlog.records.read import Forgotten
 from eventlog.session.session import Session
@@ -16,7 +15,6 @@ from eventlog.store import Store
 from projections.live import live_session
 from projections.live.form import Form
 from projections.live.live_session import LiveSession
-from projections.loop import ContextWindow
 from projections.transcript.transcript import Transcript
 from tests.support.live_page import LivePage, as_utf16
 from tests.support.toy_records import ToyMapping
@@ -80,88 +78,6 @@ def test_shown_text_is_acknowledged_and_not_sent_again(store: Store) -> None:
         reply.finish()
 
 
-def test_text_that_was_never_committed_goes(store: Store) -> None:
-    """Text that is lost after it was shown is cut, in one connection and after the next."""
-    session = store.create_session()
-    pages = [(LivePage(), LiveSession(store, session.id)) for _ in range(2)]
-    with session.assistant() as reply:
-        text = reply.stream_text()
-        text.append("kept")
-        store.flush()
-        for page, live in pages:
-            assert step(live, page) == ["reset"]
-        text.append(" lost")
-        for page, live in pages:
-            assert step(live, page) == ["at"]
-        session.executor.writer.buffer.drop()
-        (first, live), (second, _) = pages
-        assert step(live, first) == ["end"]
-        assert step(LiveSession(store, session.id, second.cursor), second) == ["end"]
-        assert right(first, session)
-        assert right(second, session)
-        reply.finish()
-
-
-def test_a_repeated_delta_changes_nothing(store: Store) -> None:
-    """A delta that comes twice is known by its offset, also behind characters of two units."""
-    session = store.create_session()
-    page, live = LivePage(), LiveSession(store, session.id)
-    with session.assistant() as reply:
-        text = reply.stream_text()
-        store.flush()
-        step(live, page)
-        for word in ("😀", "é\ud83d", "\ude00!"):
-            text.append(word)
-            told = live.advance()
-            assert told is not None
-            for _ in range(2):
-                page.take(told.cursor, told.data)
-        store.flush()
-        step(live, page)
-        assert right(page, session)
-        reply.finish()
-
-
-def test_an_old_message_changes_where_it_stands(store: Store) -> None:
-    """Changes of messages before the first page reach a page that has read them since."""
-    session = store.create_session()
-    names = [session.user(f"{number}") for number in range(9)]
-    page, live = LivePage(), LiveSession(store, session.id, limit=2)
-    step(live, page)
-    form = Form(live_session.LONGEST)
-    page.add_older(
-        live_session.page_of(session, Transcript(session), form, 9, page.next) if page.next is not None else {}
-    )
-    assert len(page.messages) == 9
-    first = next(iter(page.messages.values()))["parts"][0]["id"]
-    session.redact(first, search=False)
-    assert step(live, page) == ["set"]
-    session.remove_message(names[1])
-    assert step(live, page) == ["message"]
-    assert right(page, session)
-
-
-def test_a_compaction_covers_the_page_and_drops_what_is_older(store: Store) -> None:
-    """A compaction marks the newest messages; the page forgets those before."""
-    session = store.create_session()
-    for number in range(12):
-        session.user(f"question {number} " + "about a long matter " * 200)
-        with session.assistant("openai/gpt-5") as reply:
-            reply.add_text(f"answer {number}")
-            reply.finish()
-    page, live = LivePage(), LiveSession(store, session.id, limit=20)
-    step(live, page)
-    with ContextWindow(session, limits=eventlog.Limits(context=40_000, output=4_000)) as window:
-        assert window.compact().completed
-    assert "drop" in step(live, page)
-    assert any(message["covered"] for message in page.messages.values())
-    assert right(page, session)
-    session.context.undo_compaction()
-    assert "drop" in step(live, page)
-    assert not any(message["covered"] for message in page.messages.values())
-    assert right(page, session)
-
-
 def test_what_a_parent_hides_is_hidden_in_a_fork(store: Store) -> None:
     """A redaction or forgotten record of the parent resets the page of a fork."""
     parent = store.create_session()
@@ -210,20 +126,6 @@ def test_a_cursor_that_leads_nowhere_is_a_reset(store: Store, monkeypatch: pytes
     assert kinds(far.patches) == ["reset"]
 
 
-def test_an_erased_session_is_gone(store: Store) -> None:
-    """A page of a session that is erased is told once; one that never was is an error."""
-    session = store.create_session()
-    session.user("hello")
-    page, live = LivePage(), LiveSession(store, session.id)
-    step(live, page)
-    store.erase(session.id)
-    assert step(live, page) == ["gone"]
-    assert live.advance() is None
-    assert step(LiveSession(store, session.id, page.cursor), LivePage()) == ["gone"]
-    with pytest.raises(NotFoundError):
-        LiveSession(store, "unknown").advance()
-
-
 @pytest.mark.parametrize("bound", ["MOST_PATCHES", "MOST_BYTES"])
 def test_a_page_that_is_far_behind_is_reset(store: Store, bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More patches, or more bytes, than a slow client is kept are one reset instead."""
@@ -261,36 +163,3 @@ def test_a_page_is_bounded_in_bytes(store: Store, monkeypatch: pytest.MonkeyPatc
     assert [message["version"] for message in page.messages.values()] == [
         message.version for message in Transcript(session).oldest_first()
     ]
-
-
-def test_a_drop_leaves_no_gap(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page that has fewer messages than the limit goes on behind its own oldest one."""
-    monkeypatch.setattr(live_session, "MOST_BYTES", 10_000)
-    session = store.create_session()
-    for number in range(9):
-        session.user(f"{number}" * 3_000)
-    page, live = LivePage(), LiveSession(store, session.id, limit=8)
-    step(live, page)
-    began = page.next
-    page.apply({"drop": 2})
-    assert page.next == began
-
-
-def test_a_long_text_is_cut(store: Store) -> None:
-    """A text beyond the longest is cut while it grows, and says so."""
-    session = store.create_session()
-    page, live = LivePage(), LiveSession(store, session.id, longest=10)
-    with session.assistant() as reply:
-        text = reply.stream_text()
-        store.flush()
-        step(live, page)
-        for word in ("12345678", "9012", "345"):
-            text.append(word)
-            step(live, page)
-            store.flush()
-            step(live, page)
-        (message,) = page.messages.values()
-        assert message["parts"][-1]["text"] == "1234567890"
-        assert message["parts"][-1]["cut"] is True
-        assert live_session.part_of(session, message["parts"][-1]["id"])["text"] == "123456789012345"
-        reply.finish()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -117,61 +118,52 @@ def answered(messages: Iterator[NeutralMessage] | list[NeutralMessage]) -> None:
     assert not +open_calls, f"calls without a result: {open_calls}"
 
 
+@pytest.fixture(scope="module", params=range(GROUPS))
+def sessions(request: pytest.FixtureRequest) -> Iterator[list[Session]]:
+    """The recorded sessions of one group, imported."""
+    with eventlog.open("memory:") as store:
+        for path in SOURCES[request.param :: GROUPS]:
+            with suppress(ImportFormatError):
+                import_file(store, path)
+        yield [store.session(info.id) for info in store.sessions()]
+
+
 @pytest.mark.promise(7)
-@pytest.mark.parametrize("group", range(GROUPS))
-def test_replay_equals_live_at_every_version(group: int) -> None:
+def test_replay_equals_live_at_every_version(sessions: list[Session]) -> None:
     """Promise 7 over all recordings: replayed view and transcript have the live bytes."""
-    with eventlog.open("memory:") as store:
-        for path in SOURCES[group::GROUPS]:
-            try:
-                import_file(store, path)
-            except ImportFormatError:
-                continue
-        for info in list(store.sessions()):
-            session = store.session(info.id)
-            source = Until(session)
-            for projection in (ModelViewProjection(), TranscriptProjection()):
-                source.version = 0
-                follower = Follower(projection, source)
-                for version in versions(session):
-                    source.version = version
-                    follower.advance()
-                    replayed = replay(projection, source, version).state
-                    assert projection.encode(follower.state) == projection.encode(replayed), (info.id, version)
+    for session in sessions:
+        source = Until(session)
+        for projection in (ModelViewProjection(), TranscriptProjection()):
+            source.version = 0
+            follower = Follower(projection, source)
+            for version in versions(session):
+                source.version = version
+                follower.advance()
+                replayed = replay(projection, source, version).state
+                assert projection.encode(follower.state) == projection.encode(replayed), (session.id, version)
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
-def test_each_call_has_one_result(group: int) -> None:
+def test_each_call_has_one_result(sessions: list[Session]) -> None:
     """In every recorded session, now and half way, each call has exactly one result."""
-    seen = 0
-    with eventlog.open("memory:") as store:
-        for path in SOURCES[group::GROUPS]:
-            try:
-                import_file(store, path)
-            except ImportFormatError:
-                continue
-        for info in list(store.sessions()):
-            session = store.session(info.id)
-            newest = session.version
-            for at in sorted({max(newest * number // 6, 1) for number in range(1, 7)}):
-                answered(list(ModelView.of(session, at).messages))
-            live = LiveView(session).view
-            fresh = ModelView.of(session)
-            assert list(live.messages) == list(fresh.messages)
-            assert live.digest == fresh.digest
-            seen += 1
-    assert seen
+    assert sessions
+    for session in sessions:
+        newest = session.version
+        for at in sorted({max(newest * number // 6, 1) for number in range(1, 7)}):
+            answered(list(ModelView.of(session, at).messages))
+        live = LiveView(session).view
+        fresh = ModelView.of(session)
+        assert list(live.messages) == list(fresh.messages)
+        assert live.digest == fresh.digest
 
 
-def test_the_sample_of_versions_is_what_it_says() -> None:
+def test_the_sample_of_versions_is_what_it_says(store: eventlog.Store) -> None:
     """Short sessions are looked at at every version, long ones at their end, too."""
-    with eventlog.open("memory:") as store:
-        short, long = store.create_session(), store.create_session()
-        for _ in range(3):
-            short.user("a")
-        for _ in range(WHOLE):
-            long.user("a")
-        assert versions(short) == list(range(1, short.version + 1))
-        chosen = versions(long)
-        assert chosen[-1] == long.version
-        assert all(first < second for first, second in pairwise(chosen))
+    short, long = store.create_session(), store.create_session()
+    for _ in range(3):
+        short.user("a")
+    for _ in range(WHOLE):
+        long.user("a")
+    assert versions(short) == list(range(1, short.version + 1))
+    chosen = versions(long)
+    assert chosen[-1] == long.version
+    assert all(first < second for first, second in pairwise(chosen))

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-import eventlog
 from eventlog import events as ev
 from eventlog.errors import NotFoundError, RequestTooLargeError
 from eventlog.importers import import_file
@@ -33,13 +32,6 @@ from projections.window.policy.policy import ContextPolicy, LoopPolicy
 from tests.support.shared import shared_path
 
 pytestmark = pytest.mark.promise(10)
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """A store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
 
 
 def chunks(text: str, calls: int, tokens: int) -> Iterator[dict[str, Any]]:

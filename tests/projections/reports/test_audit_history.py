@@ -146,27 +146,26 @@ class Later(Assembly):
         super().__init__(state, msgspec.structs.replace(options, tool_output_limit=10), resolve)
 
 
-def test_a_changed_renderer_rebuilds_old_steps_as_they_were_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_renderer_rebuilds_old_steps_as_they_were_sent(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a new renderer, earlier steps match under the old name, new ones under the new."""
-    with eventlog.open("memory:") as store:
-        session = long_session(store)
-        old = verdicts(session)
-        assert set(old) == {"match"}
-        monkeypatch.setitem(auditing.RENDERERS, "neutral/2", Later)
-        for module in (model_view, window_state):
-            monkeypatch.setattr(module, "RENDERER", "neutral/2")
-        monkeypatch.setattr(followed_view, "Assembly", Later)
-        session.user("One more. " * 50)
-        work(session, 4)
-        found = list(audit(session))
-        assert [step.verdict for step in found] == ["match"] * len(found)
-        assert {step.renderer for step in found[: len(old)]} == {"neutral/1", SUMMARY_RENDERER}
-        assert {step.renderer for step in found[len(old) :]} <= {"neutral/2", SUMMARY_RENDERER}
-        assert found[-1].renderer == "neutral/2"
-        monkeypatch.setitem(auditing.RENDERERS, "neutral/1", Later)
-        assert "mismatch" in verdicts(session), "had it changed without a new name"
-        monkeypatch.delitem(auditing.RENDERERS, "neutral/1")
-        assert {step.verdict for step in audit(session) if step.renderer == "neutral/1"} == {"unknown"}
+    session = long_session(store)
+    old = verdicts(session)
+    assert set(old) == {"match"}
+    monkeypatch.setitem(auditing.RENDERERS, "neutral/2", Later)
+    for module in (model_view, window_state):
+        monkeypatch.setattr(module, "RENDERER", "neutral/2")
+    monkeypatch.setattr(followed_view, "Assembly", Later)
+    session.user("One more. " * 50)
+    work(session, 4)
+    found = list(audit(session))
+    assert [step.verdict for step in found] == ["match"] * len(found)
+    assert {step.renderer for step in found[: len(old)]} == {"neutral/1", SUMMARY_RENDERER}
+    assert {step.renderer for step in found[len(old) :]} <= {"neutral/2", SUMMARY_RENDERER}
+    assert found[-1].renderer == "neutral/2"
+    monkeypatch.setitem(auditing.RENDERERS, "neutral/1", Later)
+    assert "mismatch" in verdicts(session), "had it changed without a new name"
+    monkeypatch.delitem(auditing.RENDERERS, "neutral/1")
+    assert {step.verdict for step in audit(session) if step.renderer == "neutral/1"} == {"unknown"}
 
 
 def test_the_form_of_a_view_belongs_to_the_renderers_name() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
@@ -24,13 +23,6 @@ from tests.support.export_sessions import put
 from tests.support.opencode_exports import events_of_export
 from tests.support.parity import scenarios
 from tests.support.shared import shared_path
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """Give a store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
 
 
 def spend(session: Session, cost: str | None, *, model: str = "p/m", failed: bool = False) -> None:
@@ -109,27 +101,26 @@ def half_a_dollar(*_: object) -> float:
     return 0.5
 
 
-def test_prices_and_catalogues_of_another_type_are_refused() -> None:
+def test_prices_and_catalogues_of_another_type_are_refused(store: Store) -> None:
     """A catalogue without a cost, and prices that give no `Price`, are told and not recorded."""
     with pytest.raises(CallError):
         eventlog.open("memory:", prices=cast("Any", 5))
-    with eventlog.open("memory:", prices=cast("Any", half_a_dollar)) as store:
-        session = store.create_session()
+    with eventlog.open("memory:", prices=cast("Any", half_a_dollar)) as odd:
+        session = odd.create_session()
         version = session.version
         for usage, catalogue in ((Usage(Tokens(), None), ""), (cast("Any", 5), "")):
             with pytest.raises(CallError):
                 session.record_usage(usage, catalogue=catalogue)
         assert session.version == version
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        with pytest.raises(CallError):
-            session.record_usage(Usage(Tokens(), None), catalogue="2026-01-01")
-        with pytest.raises(CallError):
-            session.record_usage(Usage(Tokens(), Decimal(1)), catalogue=cast("Any", 5))
-        with session.assistant("p/m") as reply:
-            reply.finish(usage=Usage(Tokens(1), Decimal(1)), catalogue="2026-01-01")
-        (totals,) = session_usage(session).own
-        assert totals.catalogues == ("2026-01-01",)
+    session = store.create_session()
+    with pytest.raises(CallError):
+        session.record_usage(Usage(Tokens(), None), catalogue="2026-01-01")
+    with pytest.raises(CallError):
+        session.record_usage(Usage(Tokens(), Decimal(1)), catalogue=cast("Any", 5))
+    with session.assistant("p/m") as reply:
+        reply.finish(usage=Usage(Tokens(1), Decimal(1)), catalogue="2026-01-01")
+    (totals,) = session_usage(session).own
+    assert totals.catalogues == ("2026-01-01",)
 
 
 def test_money_is_exact(store: Store) -> None:
@@ -161,16 +152,6 @@ def test_forks_and_subsessions_are_three_numbers(store: Store) -> None:
     assert costs(sub) == (Decimal(1000), Decimal(0), Decimal(1117))
     assert whole_tree(store, "sub")[0].id == "root"
     assert {info.id for info in descendants(store, "deep")} == {"deep", "sub"}
-
-
-def test_rollbacks_give_nothing_back(store: Store) -> None:
-    """Usage of a branch that was rolled back still counts."""
-    session = store.create_session()
-    start = session.version
-    spend(session, "1")
-    session.rollback(start)
-    spend(session, "2")
-    assert costs(session) == (Decimal(3), Decimal(0), Decimal(3))
 
 
 def test_a_parent_that_is_gone_ends_the_tree(store: Store) -> None:

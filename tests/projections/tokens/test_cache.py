@@ -60,28 +60,17 @@ def digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def test_a_body_is_counted_once_across_restarts() -> None:
+@pytest.mark.parametrize(("text", "tokens"), [("a" * 40, 10), ("", 0)])
+def test_a_body_is_counted_once_across_restarts(text: str, tokens: int) -> None:
     """A flushed count is found by a new cache over the same log, and the body is not read."""
-    log, texts = Derived(), Texts()
-    cache = LogCountCache(log)
-    bodies = BodyCounter(CharsCounter(), cache)
-    for _ in range(3):
-        assert bodies.count(digest("a" * 40), lambda: texts.load("a" * 40)) == 10
-    assert cache.flush() == 1
-    again = BodyCounter(CharsCounter(), LogCountCache(log))
-    assert again.count(digest("a" * 40), lambda: texts.load("a" * 40)) == 10
-    assert texts.read == ["a" * 40]
-
-
-def test_counts_live_among_a_logs_derived_values() -> None:
-    """Counts are derived values of the log, found by a scan with their prefix."""
-    log = MemoryLog()
-    cache = LogCountCache(log)
-    for number in range(3):
-        cache.put("o200k_base", digest(str(number)), number)
-    assert cache.flush() == 3
-    assert [LogCountCache(log).get("o200k_base", digest(str(number))) for number in range(3)] == [0, 1, 2]
-    assert len(log.scan_derived(b"tokens/")) == 3
+    log, texts = MemoryLog(), Texts()
+    for flushed in (1, 0):
+        cache = LogCountCache(log)
+        bodies = BodyCounter(CharsCounter(), cache)
+        assert [bodies.count(digest(text), lambda: texts.load(text)) for _ in range(3)] == [tokens] * 3
+        assert cache.flush() == flushed
+    assert texts.read == [text]
+    assert len(log.scan_derived(b"tokens/")) == 1
 
 
 def test_counts_of_other_encodings_and_bodies_are_apart() -> None:
@@ -93,34 +82,17 @@ def test_counts_of_other_encodings_and_bodies_are_apart() -> None:
         assert cache.get("o200k_base", digest("y")) is None
 
 
-def test_a_count_of_zero_is_kept() -> None:
-    """The count zero of an empty body is found, and is no miss."""
-    log, texts = Derived(), Texts()
-    bodies = BodyCounter(CharsCounter(), LogCountCache(log))
-    assert [bodies.count(digest(""), lambda: texts.load("")) for _ in range(2)] == [0, 0]
-    assert texts.read == [""]
-
-
-def test_reading_never_writes() -> None:
-    """Counting writes nothing; `flush` writes one batch, a second `flush` nothing."""
-    log = Derived()
+@pytest.mark.parametrize(("read_only", "batches"), [(False, [1000]), (True, [])])
+def test_reading_never_writes(read_only: bool, batches: list[int]) -> None:
+    """Counting writes nothing; `flush` writes one batch at most, and none to a read-only log."""
+    log = Derived(read_only=read_only)
     cache = LogCountCache(log)
     for number in range(1000):
         cache.put("o200k_base", digest(str(number)), number)
         assert cache.get("o200k_base", digest(str(number))) == number
     assert log.batches == []
-    assert (cache.flush(), cache.flush()) == (1000, 0)
-    assert log.batches == [1000]
-
-
-def test_a_log_opened_for_reading_is_never_written() -> None:
-    """On a read-only log counts stay in memory and `flush` writes nothing."""
-    log = Derived(read_only=True)
-    cache = LogCountCache(log)
-    cache.put("o200k_base", digest("x"), 7)
-    assert cache.get("o200k_base", digest("x")) == 7
-    assert cache.flush() == 0
-    assert log.values == {}
+    assert (cache.flush(), cache.flush()) == (sum(batches), 0)
+    assert log.batches == batches
 
 
 def test_a_failed_flush_keeps_its_counts() -> None:
@@ -154,22 +126,14 @@ def test_a_damaged_count_is_counted_again() -> None:
     assert LogCountCache(log).get("o200k_base", digest("y")) is None
 
 
-def test_waiting_counts_are_bounded() -> None:
-    """Counts beyond the bound are returned but not written."""
-    log = Derived()
-    cache = LogCountCache(log, pending=2)
-    for number in range(3):
-        cache.put("o200k_base", digest(str(number)), number)
-    assert [cache.get("o200k_base", digest(str(number))) for number in range(3)] == [0, 1, 2]
+def test_waiting_counts_are_bounded_and_found_when_memory_forgot_them() -> None:
+    """Counts beyond the bound are returned, not written; those that wait outlive memory."""
+    cache, small = LogCountCache(Derived(), pending=2), LogCountCache(Derived(), capacity=1)
+    for counts in (cache, small):
+        for number in range(3):
+            counts.put("o200k_base", digest(str(number)), number)
+        assert [counts.get("o200k_base", digest(str(number))) for number in range(3)] == [0, 1, 2]
     assert cache.flush() == 2
-
-
-def test_waiting_counts_are_found_when_memory_forgot_them() -> None:
-    """A pending count is found though the memory cache has dropped it."""
-    cache = LogCountCache(Derived(), capacity=1)
-    for number in range(3):
-        cache.put("o200k_base", digest(str(number)), number)
-    assert [cache.get("o200k_base", digest(str(number))) for number in range(3)] == [0, 1, 2]
 
 
 def test_memory_drops_what_was_used_longest_ago() -> None:

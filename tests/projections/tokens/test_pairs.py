@@ -73,10 +73,7 @@ def test_ascii_counts_as_the_native_encoder_counts_it(name: str, text: str) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 def test_long_pieces_count_alike_up_to_their_limit(name: str) -> None:
-    """Pieces that are no token are merged in the native encoder's order.
-
-    Beyond `LONGEST` they are left to it, tokens excepted.
-    """
+    """Pieces that are no token are merged in the native encoder's order."""
     source = random.Random(3)
     for length in range(1, LONGEST + 1):
         for letters in ("abcdefghijklmnopqrstuvwxyz", "etaoin", "zq", "#=-*"):

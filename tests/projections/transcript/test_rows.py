@@ -27,6 +27,7 @@ from projections.transcript.row_block import RowBlock
 from projections.transcript.row_store import KIND
 from projections.transcript.transcript import Transcript, TranscriptProjection
 from projections.verify.verify import verify_session
+from tests.support.compactions import compacted
 from tests.support.engines import ENGINES, Engine
 from tests.support.file_search import files_with
 
@@ -109,13 +110,7 @@ def remove(session: eventlog.Session, tools: list[str]) -> None:
 def compact(session: eventlog.Session, tools: list[str]) -> None:
     """Cover all but the newest turns."""
     del tools
-    with session.lease():
-        part = session.context.request_compaction()
-        session.context.start_compaction(part, tail=replayed(session)[-8].id, kept=())
-        with session.assistant(summary=True) as reply:
-            reply.add_text("what was done")
-            reply.finish()
-        session.context.complete_compaction(part, reply.id)
+    compacted(session, tail=replayed(session)[-8].id, kept=())
 
 
 def undo(session: eventlog.Session, tools: list[str]) -> None:
@@ -130,18 +125,17 @@ MARKS = [nothing, prune, redact, remove, compact, undo]
 
 @pytest.mark.promise(8)
 @pytest.mark.parametrize("work", MARKS, ids=lambda work: work.__name__)
-def test_a_mark_on_old_messages_needs_none_of_their_events(work: Callable[..., None]) -> None:
+def test_a_mark_on_old_messages_needs_none_of_their_events(store: eventlog.Store, work: Callable[..., None]) -> None:
     """A transcript of rows reads the events since them, also where those mark the rows."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        tools = talk(session)
-        assert Transcript(session).oldest_first() == replayed(session)
-        before = session.version
-        work(session, tools)
-        assert Transcript(session).oldest_first() == replayed(session)
-        assert rows_of(store)
-        read = read_by(session, lambda: Transcript(session).oldest_first())
-        assert min(read, default=before) >= min(before, session.version - backward.WINDOW)
+    session = store.create_session()
+    tools = talk(session)
+    assert Transcript(session).oldest_first() == replayed(session)
+    before = session.version
+    work(session, tools)
+    assert Transcript(session).oldest_first() == replayed(session)
+    assert rows_of(store)
+    read = read_by(session, lambda: Transcript(session).oldest_first())
+    assert min(read, default=before) >= min(before, session.version - backward.WINDOW)
 
 
 @pytest.mark.promise(8)
@@ -166,28 +160,27 @@ def test_an_edit_of_an_old_message_is_seen(engine_name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.promise(8)
-def test_forks_read_the_rows_of_their_parents() -> None:
+def test_forks_read_the_rows_of_their_parents(store: eventlog.Store) -> None:
     """A fork has no rows of its own for what it inherits whole, and is right at any version."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        talk(session)
-        whole = replayed(session)
-        Transcript(session).oldest_first()
-        made = rows_of(store)
-        child = session.fork(at=session.version - session.version % 24, id="child")
-        assert Transcript(child).oldest_first() == replayed(child)
-        assert rows_of(store) == made
-        talk(child, 5)
-        grandchild = child.fork(at=child.version - 3, id="grandchild")
-        for one in (child, grandchild):
-            assert Transcript(one).oldest_first() == replayed(one)
-            for at in range(1, one.version, 7):
-                assert Transcript(one, at).oldest_first() == replayed(one, at)
-        session.rollback(before=whole[6].id)
-        talk(session, 8)
-        for one in (session, child, grandchild, session):
-            assert Transcript(one).oldest_first() == replayed(one)
-        assert Transcript(session, 100).oldest_first() == replayed(session, 100)
+    session = store.create_session()
+    talk(session)
+    whole = replayed(session)
+    Transcript(session).oldest_first()
+    made = rows_of(store)
+    child = session.fork(at=session.version - session.version % 24, id="child")
+    assert Transcript(child).oldest_first() == replayed(child)
+    assert rows_of(store) == made
+    talk(child, 5)
+    grandchild = child.fork(at=child.version - 3, id="grandchild")
+    for one in (child, grandchild):
+        assert Transcript(one).oldest_first() == replayed(one)
+        for at in range(1, one.version, 7):
+            assert Transcript(one, at).oldest_first() == replayed(one, at)
+    session.rollback(before=whole[6].id)
+    talk(session, 8)
+    for one in (session, child, grandchild, session):
+        assert Transcript(one).oldest_first() == replayed(one)
+    assert Transcript(session, 100).oldest_first() == replayed(session, 100)
 
 
 @pytest.mark.promise(8)
@@ -212,23 +205,22 @@ def test_nothing_depends_on_rows(engine_name: str, tmp_path: Path) -> None:
     engine.close()
 
 
-def test_a_deep_check_finds_wrong_rows() -> None:
+def test_a_deep_check_finds_wrong_rows(store: eventlog.Store) -> None:
     """`verify --deep` compares the rows with a replay, and makes none."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        talk(session)
-        assert verify_session(store, session.id, [TranscriptProjection()]).sound
-        assert not rows_of(store)
-        Transcript(session).oldest_first()
-        assert verify_session(store, session.id, [TranscriptProjection()]).sound
-        key = rows_of(store)[0]
-        block = RowBlock.decode(store.log.get_derived(key) or b"")
-        wrong = block.rows[1]
-        block.rows[1] = replace(wrong, reason="another")
-        store.log.put_derived([(key, block.encode())])
-        problems = verify_session(store, session.id, [TranscriptProjection()]).problems
-        assert [problem.version for problem in problems] == [wrong.version]
-        assert problems[0].problem == "transcript: the rows differ from a replay"
+    session = store.create_session()
+    talk(session)
+    assert verify_session(store, session.id, [TranscriptProjection()]).sound
+    assert not rows_of(store)
+    Transcript(session).oldest_first()
+    assert verify_session(store, session.id, [TranscriptProjection()]).sound
+    key = rows_of(store)[0]
+    block = RowBlock.decode(store.log.get_derived(key) or b"")
+    wrong = block.rows[1]
+    block.rows[1] = replace(wrong, reason="another")
+    store.log.put_derived([(key, block.encode())])
+    problems = verify_session(store, session.id, [TranscriptProjection()]).problems
+    assert [problem.version for problem in problems] == [wrong.version]
+    assert problems[0].problem == "transcript: the rows differ from a replay"
 
 
 @pytest.mark.promise(12)
@@ -257,33 +249,31 @@ def test_a_scrub_leaves_no_row_with_what_was_redacted(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise(12)
-def test_rows_made_after_a_redaction_do_not_hold_it(tmp_path: Path) -> None:
+def test_rows_made_after_a_redaction_do_not_hold_it(store: eventlog.Store) -> None:
     """Rows are made without the texts that are redacted by then, also those of a parent."""
-    with eventlog.open(tmp_path / "s") as store:
-        session = store.create_session(id="a")
-        session.user(f"say {SECRET}")
-        talk(session)
-        child = session.fork(id="f")
-        talk(child, 4)
-        session.redact(replayed(session)[0].parts[0].id)
-        for one in (session, child):
-            assert SECRET not in str(Transcript(one).oldest_first())
-        assert rows_of(store)
-        assert not [value for _, value in store.log.scan_derived(ROWS) if SECRET.encode() in value]
+    session = store.create_session(id="a")
+    session.user(f"say {SECRET}")
+    talk(session)
+    child = session.fork(id="f")
+    talk(child, 4)
+    session.redact(replayed(session)[0].parts[0].id)
+    for one in (session, child):
+        assert SECRET not in str(Transcript(one).oldest_first())
+    assert rows_of(store)
+    assert not [value for _, value in store.log.scan_derived(ROWS) if SECRET.encode() in value]
 
 
-def test_a_fork_that_redacts_alone_hides_nothing_from_its_parent() -> None:
+def test_a_fork_that_redacts_alone_hides_nothing_from_its_parent(store: eventlog.Store) -> None:
     """A fork's own redaction is in no row that its parent reads."""
-    with eventlog.open("memory:") as store:
-        parent = store.create_session()
-        talk(parent, 4)
-        fork = parent.fork()
-        forks_fork = fork.fork()
-        part = replayed(parent)[0].parts[0].id
-        fork.append([(0, ev.PartRedacted(part))])
-        for session in (fork, forks_fork, parent):
-            assert Transcript(session).oldest_first() == replayed(session)
-        assert Transcript(parent).oldest_first()[0].parts[0].text == "question 0"
+    parent = store.create_session()
+    talk(parent, 4)
+    fork = parent.fork()
+    forks_fork = fork.fork()
+    part = replayed(parent)[0].parts[0].id
+    fork.append([(0, ev.PartRedacted(part))])
+    for session in (fork, forks_fork, parent):
+        assert Transcript(session).oldest_first() == replayed(session)
+    assert Transcript(parent).oldest_first()[0].parts[0].text == "question 0"
 
 
 @pytest.mark.promise(12)

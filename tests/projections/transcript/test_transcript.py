@@ -18,6 +18,7 @@ from projections.conversation.parts import TextPart
 from projections.replay.loop import replay
 from projections.transcript import backward
 from projections.transcript.transcript import Transcript, TranscriptMessage, TranscriptProjection, transcript_message
+from tests.support.compactions import compacted
 from tests.support.history_strategies import Command, Grower, commands
 
 PROJECTION = TranscriptProjection()
@@ -61,203 +62,181 @@ def _messages(store: eventlog.Store, count: int) -> eventlog.Session:
     return session
 
 
-def test_a_whole_transcript_reads_each_large_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_transcript_reads_each_large_text_once(store: eventlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large texts are read in bulk, and one that several messages share is read once."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        for number in range(70):
-            session.user(f"{number} " * 1_000)
-            session.user("the same " * 1_000)
-        read: list[bytes] = []
-        several = store.log.bodies_of
+    session = store.create_session()
+    for number in range(70):
+        session.user(f"{number} " * 1_000)
+        session.user("the same " * 1_000)
+    read: list[bytes] = []
+    several = store.log.bodies_of
 
-        def watched(digests: Sequence[bytes]) -> list[bytes | None]:
-            read.extend(digests)
-            return several(digests)
+    def watched(digests: Sequence[bytes]) -> list[bytes | None]:
+        read.extend(digests)
+        return several(digests)
 
-        monkeypatch.setattr(store.log, "bodies_of", watched)
-        texts = [message.parts[0].text for message in Transcript(session).oldest_first()]
-        assert texts == [text for number in range(70) for text in (f"{number} " * 1_000, "the same " * 1_000)]
-        assert len(read) == len(set(read)) == 71
+    monkeypatch.setattr(store.log, "bodies_of", watched)
+    texts = [message.parts[0].text for message in Transcript(session).oldest_first()]
+    assert texts == [text for number in range(70) for text in (f"{number} " * 1_000, "the same " * 1_000)]
+    assert len(read) == len(set(read)) == 71
 
 
-def test_a_large_text_that_grows_stays_one_text() -> None:
+def test_a_large_text_that_grows_stays_one_text(store: eventlog.Store) -> None:
     """Bodies and the deltas after them are joined; the state has the deltas as one piece."""
     bodies: dict[bytes, bytes] = {}
     large = to_content("large " * 1_000, bodies)
     deltas = [ev.PartDelta("p", "text", text) for text in ("and ", "", "more")]
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        with session.lease():
-            begin: list[ev.Event] = [ev.AssistantMessageStarted("m"), ev.PartStarted("m", "p", Text(large))]
-            session.append([(1, event) for event in (*begin, *deltas)], bodies=bodies)
-            session.append([(2, ev.PartEnded("p")), (2, ev.MessageFinished("m", "stop"))])
-        state, _ = replay(PROJECTION, session.reader)
-        part = state.messages["m"].parts[0]
-        assert isinstance(part, TextPart)
-        assert part.pieces == [large, "and more"]
-        assert Transcript(session).oldest_first()[0].parts[0].text == "large " * 1_000 + "and more"
+    session = store.create_session()
+    with session.lease():
+        begin: list[ev.Event] = [ev.AssistantMessageStarted("m"), ev.PartStarted("m", "p", Text(large))]
+        session.append([(1, event) for event in (*begin, *deltas)], bodies=bodies)
+        session.append([(2, ev.PartEnded("p")), (2, ev.MessageFinished("m", "stop"))])
+    state, _ = replay(PROJECTION, session.reader)
+    part = state.messages["m"].parts[0]
+    assert isinstance(part, TextPart)
+    assert part.pieces == [large, "and more"]
+    assert Transcript(session).oldest_first()[0].parts[0].text == "large " * 1_000 + "and more"
 
 
-def test_what_two_compactions_cover_stays_covered_without_the_first() -> None:
+def test_what_two_compactions_cover_stays_covered_without_the_first(store: eventlog.Store) -> None:
     """After a compaction is undone, the newer one that covers a message marks it."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        asked = session.user("covered by both")
-        parts = [_compacted(session), _compacted(session)]
-        session.remove_message(session.reader.state().parts[parts[0]].message)
-        told = Transcript(session).oldest_first()
-        assert {message.id: message.covered for message in told}[asked] == parts[1]
-        assert told[::-1] == [*Transcript(session).newest_first()]
-        assert session.context.undo_compaction() == parts[1]
-        assert not any(message.covered for message in Transcript(session).oldest_first())
+    session = store.create_session()
+    asked = session.user("covered by both")
+    parts = [compacted(session, kept=()), compacted(session, kept=())]
+    session.remove_message(session.reader.state().parts[parts[0]].message)
+    told = Transcript(session).oldest_first()
+    assert {message.id: message.covered for message in told}[asked] == parts[1]
+    assert told[::-1] == [*Transcript(session).newest_first()]
+    assert session.context.undo_compaction() == parts[1]
+    assert not any(message.covered for message in Transcript(session).oldest_first())
 
 
-def test_an_undone_compaction_leaves_the_marks_of_older_ones_as_they_were() -> None:
+def test_an_undone_compaction_leaves_the_marks_of_older_ones_as_they_were(store: eventlog.Store) -> None:
     """A compaction covers what it covered when it completed, after a promotion, too."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.user("asked")
-        queued = session.user("meanwhile", delivery="queue")
-        _compacted(session, tail=queued)
-        said = session.user("after it")
-        with session.lease():
-            session.context.promote(queued)
-        before = {message.id: message.covered for message in Transcript(session).oldest_first()}
-        assert before[said] is None
-        _compacted(session)
-        session.context.undo_compaction()
-        told = Transcript(session).oldest_first()
-        assert before.items() <= {message.id: message.covered for message in told}.items()
-        assert told[::-1] == [*Transcript(session).newest_first()]
+    session = store.create_session()
+    session.user("asked")
+    queued = session.user("meanwhile", delivery="queue")
+    compacted(session, tail=queued, kept=())
+    said = session.user("after it")
+    with session.lease():
+        session.context.promote(queued)
+    before = {message.id: message.covered for message in Transcript(session).oldest_first()}
+    assert before[said] is None
+    compacted(session, kept=())
+    session.context.undo_compaction()
+    told = Transcript(session).oldest_first()
+    assert before.items() <= {message.id: message.covered for message in told}.items()
+    assert told[::-1] == [*Transcript(session).newest_first()]
 
 
 @pytest.mark.parametrize("bound", ["tail", "through"])
-def test_a_promoted_message_bounds_a_compaction_where_it_was_promoted(bound: str) -> None:
+def test_a_promoted_message_bounds_a_compaction_where_it_was_promoted(store: eventlog.Store, bound: str) -> None:
     """A message that waited comes after what was said meanwhile, read from either end."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.user("asked")
-        queued = session.user("meanwhile", delivery="queue")
-        with session.assistant() as reply:
-            reply.add_text("while it waits")
-            reply.finish()
-        with session.lease():
-            session.context.promote(queued)
-        part = _compacted(session, tail=queued) if bound == "tail" else _compacted(session, through=queued)
-        told = Transcript(session).oldest_first()
-        covered = {message.id: message.covered for message in told}
-        assert covered[reply.id] == part
-        assert covered[queued] == (part if bound == "through" else None)
-        assert told[::-1] == [*Transcript(session).newest_first()]
-
-
-def _compacted(session: eventlog.Session, *, tail: str | None = None, through: str | None = None) -> str:
+    session = store.create_session()
+    session.user("asked")
+    queued = session.user("meanwhile", delivery="queue")
+    with session.assistant() as reply:
+        reply.add_text("while it waits")
+        reply.finish()
     with session.lease():
-        part = session.context.request_compaction()
-        session.context.start_compaction(part, tail=tail, through=through, kept=())
-        with session.assistant(summary=True) as reply:
-            reply.add_text("what was done")
-            reply.finish()
-        session.context.complete_compaction(part, reply.id)
-        return part
+        session.context.promote(queued)
+    part = compacted(session, tail=queued, kept=()) if bound == "tail" else compacted(session, through=queued, kept=())
+    told = Transcript(session).oldest_first()
+    covered = {message.id: message.covered for message in told}
+    assert covered[reply.id] == part
+    assert covered[queued] == (part if bound == "through" else None)
+    assert told[::-1] == [*Transcript(session).newest_first()]
 
 
-def test_pages_follow_each_other() -> None:
+def test_pages_follow_each_other(store: eventlog.Store) -> None:
     """Pages of any size, each starting at the last one's cursor, give every message once."""
-    with eventlog.open("memory:") as store:
-        transcript = Transcript(_messages(store, 25))
-        found: list[TranscriptMessage] = []
-        while page := transcript.page(7, before=found[-1].version if found else None):
-            found.extend(page)
-        assert [message.id for message in found] == [f"m{number}" for number in reversed(range(25))]
+    transcript = Transcript(_messages(store, 25))
+    found: list[TranscriptMessage] = []
+    while page := transcript.page(7, before=found[-1].version if found else None):
+        found.extend(page)
+    assert [message.id for message in found] == [f"m{number}" for number in reversed(range(25))]
 
 
 @pytest.mark.promise(8)
-def test_a_page_does_not_read_the_history_before_it() -> None:
+def test_a_page_does_not_read_the_history_before_it(store: eventlog.Store) -> None:
     """Promise 8: the newest page reads only its own events, however long the history is."""
-    with eventlog.open("memory:") as store:
-        session = _messages(store, 4_000)
-        read: list[int] = []
-        spans = session.reader.spans
+    session = _messages(store, 4_000)
+    read: list[int] = []
+    spans = session.reader.spans
 
-        def watched(after: int = 0, upto: int | None = None) -> Iterator[Span]:
-            for span in spans(after, upto):
-                read.append(span.first)
-                yield span
+    def watched(after: int = 0, upto: int | None = None) -> Iterator[Span]:
+        for span in spans(after, upto):
+            read.append(span.first)
+            yield span
 
-        session.reader.spans = watched  # type: ignore[method-assign]  # to see what is read
-        page = Transcript(session).page(10)
-        assert [message.parts[0].text for message in page][:2] == ["text 3999", "text 3998"]
-        assert len(read) <= backward.WINDOW * (1 + backward.WINDOWS)
-        read.clear()
-        assert Transcript(session).page(10) == page
-        assert len(read) <= backward.WINDOW
+    session.reader.spans = watched  # type: ignore[method-assign]  # to see what is read
+    page = Transcript(session).page(10)
+    assert [message.parts[0].text for message in page][:2] == ["text 3999", "text 3998"]
+    assert len(read) <= backward.WINDOW * (1 + backward.WINDOWS)
+    read.clear()
+    assert Transcript(session).page(10) == page
+    assert len(read) <= backward.WINDOW
 
 
-def test_marks() -> None:
+def test_marks(store: eventlog.Store) -> None:
     """Removed, pruned, redacted, covered and open are marked; a redacted part has its kind."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.user([Text("one"), Text("secret"), Subtask("task", "what", "who"), Agent("helper")], id="u1")
-        with session.assistant(model="p/m", id="a1") as reply:
-            reply.stream_text().append("two")
-            call = reply.tool("bash", call_id="c", input={"x": 1})
-            call.succeed("long output")
-            reply.finish("stop")
-        parts = {
-            facts.kind + str(number): part for number, (part, facts) in enumerate(session.reader.state().parts.items())
-        }
-        tool = next(part for kind, part in parts.items() if kind.startswith("tool"))
-        secret = list(parts.values())[1]
-        session.append([(5, ev.Pruned((tool,))), (6, ev.PartRedacted(secret))])
-        session.append(
-            [
-                (7, ev.UserMessageAdded("k")),
-                (7, ev.CompactionRequested("k", "kc")),
-                (7, ev.CompactionStarted("kc")),
-                (7, ev.AssistantMessageStarted("ks", "k", summary=True)),
-                (8, ev.PartStarted("ks", "kt", Text("sum"))),
-                (8, ev.PartEnded("kt")),
-                (8, ev.MessageFinished("ks", "stop")),
-                (9, ev.CompactionCompleted("kc", "ks")),
-                (9, ev.UserMessageAdded("u2")),
-                (9, ev.PartStarted("u2", "u2p", Text("three"))),
-                (10, ev.PartRemoved("u2p")),
-                (11, ev.AssistantMessageStarted("a2")),
-                (11, ev.PartStarted("a2", "a2p", Text("unfin"))),
-                (11, ev.PartStarted("a2", "a2q", Patch("h", ("a", "b")))),
-                (11, ev.PartStarted("a2", "a2r", Retry(1, eventlog.values.MessageError("api", "429")))),
-            ]
-        )
-        first, answer, marker, summary, second, last = Transcript(session).oldest_first()
-        assert [message.covered for message in (first, answer, marker, summary, second, last)] == ["kc"] * 2 + [
-            None
-        ] * 4
-        assert [part.text for part in first.parts] == ["one", "[Redacted]", "task", "helper"]
-        assert first.parts[1].redacted
-        assert [part.kind for part in first.parts] == ["text", "text", "subtask", "agent"]
-        (result,) = [part for part in answer.parts if part.kind == "tool"]
-        assert (result.text, result.pruned, result.input, result.status) == (
-            "long output",
-            True,
-            '{"x":1}',
-            "completed",
-        )
-        assert second.parts[0].removed
-        assert last.parts[0].open
-        assert [part.text for part in last.parts] == ["unfin", "a\nb", "429"]
-        assert (first.role, answer.role, answer.reason, summary.summary) == ("user", "assistant", "stop", True)
+    session = store.create_session()
+    session.user([Text("one"), Text("secret"), Subtask("task", "what", "who"), Agent("helper")], id="u1")
+    with session.assistant(model="p/m", id="a1") as reply:
+        reply.stream_text().append("two")
+        call = reply.tool("bash", call_id="c", input={"x": 1})
+        call.succeed("long output")
+        reply.finish("stop")
+    parts = {
+        facts.kind + str(number): part for number, (part, facts) in enumerate(session.reader.state().parts.items())
+    }
+    tool = next(part for kind, part in parts.items() if kind.startswith("tool"))
+    secret = list(parts.values())[1]
+    session.append([(5, ev.Pruned((tool,))), (6, ev.PartRedacted(secret))])
+    session.append(
+        [
+            (7, ev.UserMessageAdded("k")),
+            (7, ev.CompactionRequested("k", "kc")),
+            (7, ev.CompactionStarted("kc")),
+            (7, ev.AssistantMessageStarted("ks", "k", summary=True)),
+            (8, ev.PartStarted("ks", "kt", Text("sum"))),
+            (8, ev.PartEnded("kt")),
+            (8, ev.MessageFinished("ks", "stop")),
+            (9, ev.CompactionCompleted("kc", "ks")),
+            (9, ev.UserMessageAdded("u2")),
+            (9, ev.PartStarted("u2", "u2p", Text("three"))),
+            (10, ev.PartRemoved("u2p")),
+            (11, ev.AssistantMessageStarted("a2")),
+            (11, ev.PartStarted("a2", "a2p", Text("unfin"))),
+            (11, ev.PartStarted("a2", "a2q", Patch("h", ("a", "b")))),
+            (11, ev.PartStarted("a2", "a2r", Retry(1, eventlog.values.MessageError("api", "429")))),
+        ]
+    )
+    first, answer, marker, summary, second, last = Transcript(session).oldest_first()
+    assert [message.covered for message in (first, answer, marker, summary, second, last)] == ["kc"] * 2 + [None] * 4
+    assert [part.text for part in first.parts] == ["one", "[Redacted]", "task", "helper"]
+    assert first.parts[1].redacted
+    assert [part.kind for part in first.parts] == ["text", "text", "subtask", "agent"]
+    (result,) = [part for part in answer.parts if part.kind == "tool"]
+    assert (result.text, result.pruned, result.input, result.status) == (
+        "long output",
+        True,
+        '{"x":1}',
+        "completed",
+    )
+    assert second.parts[0].removed
+    assert last.parts[0].open
+    assert [part.text for part in last.parts] == ["unfin", "a\nb", "429"]
+    assert (first.role, answer.role, answer.reason, summary.summary) == ("user", "assistant", "stop", True)
 
 
-def test_what_was_rolled_back_is_not_said_any_more() -> None:
+def test_what_was_rolled_back_is_not_said_any_more(store: eventlog.Store) -> None:
     """The transcript has the effective history; an earlier version still has everything."""
-    with eventlog.open("memory:") as store:
-        session = _messages(store, 6)
-        version = session.version
-        session.rollback(5)
-        session.user("instead", id="other")
-        assert [message.id for message in Transcript(session).newest_first()] == ["other", "m1", "m0"]
-        assert len(Transcript(session, version).oldest_first()) == 6
-        with pytest.raises(CallError):
-            Transcript(session, 999).page()
+    session = _messages(store, 6)
+    version = session.version
+    session.rollback(5)
+    session.user("instead", id="other")
+    assert [message.id for message in Transcript(session).newest_first()] == ["other", "m1", "m0"]
+    assert len(Transcript(session, version).oldest_first()) == 6
+    with pytest.raises(CallError):
+        Transcript(session, 999).page()

@@ -29,6 +29,8 @@ from projections.view.followed_view import PROJECTION, REPLAYED
 from projections.view.model_view import digest_of, models_of
 from projections.view.neutral import Result
 from projections.view.system_prompt import system_segments
+from tests.adapters.claude_entries import Talk
+from tests.support.compactions import compacted
 from tests.support.encrypted_store import Service
 from tests.support.engines import ENCRYPTED, Engine
 
@@ -54,15 +56,9 @@ def exchange(session: Session, number: int) -> None:
 
 
 def compact(session: Session) -> None:
-    """Let a summary stand for everything, by the bare commands."""
+    """Let a summary stand for everything."""
     newest = [found.event.message for found in session.events() if isinstance(found.event, ev.AssistantMessageStarted)]
-    part = session.context.request_compaction()
-    with session.lease():
-        session.context.start_compaction(part, through=newest[-1], kept=())
-        with session.assistant("p/m", summary=True) as reply:
-            reply.add_text("All is well")
-            reply.finish("stop")
-        session.context.complete_compaction(part, reply.id)
+    compacted(session, through=newest[-1], kept=())
 
 
 def from_scratch(session: Session) -> bytes:
@@ -126,24 +122,8 @@ def loaded(store: Store, turns: int, path: Path) -> None:
 
 def imported(store: Store, turns: int, path: Path) -> None:
     """A compacted transcript of Claude Code."""
-    parent: str | None = None
-    lines: list[str] = []
-
-    def line(kind: str, number: int, follows: str | None, **more: object) -> str:
-        name = f"{number:08x}-0000-4000-8000-000000000000"
-        record = {"parentUuid": follows, "sessionId": "s", "type": kind, "uuid": name, "cwd": "/w", "version": "2.0.1"}
-        lines.append(json.dumps({**record, "timestamp": "2026-01-01T00:00:00.000Z", **more}))
-        return name
-
-    for number in range(0, turns * 2, 2):
-        parent = line("user", number, parent, message={"role": "user", "content": f"question {number}"})
-        said = {"id": f"m{number}", "type": "message", "role": "assistant", "model": "x", "stop_reason": "end_turn"}
-        content = [{"type": "text", "text": f"answer {number}"}]
-        parent = line("assistant", number + 1, parent, message={**said, "content": content})
-    edge = {"subtype": "compact_boundary", "content": "compacted", "compactMetadata": {"trigger": "auto"}}
-    parent = line("system", turns * 2, None, logicalParentUuid=parent, **edge)
-    line("user", turns * 2 + 1, parent, isCompactSummary=True, message={"role": "user", "content": "Summary: well."})
-    (path / "s.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    entries = Talk().more([*[("prompt", 0), ("answer", 0)] * turns, ("compact", 0)])
+    (path / "s.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries), encoding="utf-8")
     import_file(store, path / "s.jsonl")
 
 
@@ -210,15 +190,14 @@ def test_a_long_replay_leaves_a_checkpoint_where_it_may_be_stored(tmp_path: Path
         assert not session.holds_lease
 
 
-def test_a_small_view_of_many_events_leaves_checkpoints_as_it_goes(tmp_path: Path) -> None:
+def test_a_small_view_of_many_events_leaves_checkpoints_as_it_goes(store: Store) -> None:
     """A long-lived reader stores one, too, where the view is small beside its events."""
-    with eventlog.open(tmp_path / "s") as store:
-        session = store.create_session(id="s")
+    session = store.create_session(id="s")
+    ModelView.of(session)
+    for _ in range(3):
+        session.append([(1, ev.SessionRenamed(str(number))) for number in range(REPLAYED + 1)])
         ModelView.of(session)
-        for _ in range(3):
-            session.append([(1, ev.SessionRenamed(str(number))) for number in range(REPLAYED + 1)])
-            ModelView.of(session)
-            assert stored(session)[-1] == session.version
+        assert stored(session)[-1] == session.version
 
 
 def test_a_view_once_given_never_changes(place: Engine) -> None:
@@ -264,33 +243,32 @@ def test_a_view_once_given_never_changes(place: Engine) -> None:
             assert view.digest == ModelView.of(session, at=view.version).digest
 
 
-def test_options_and_hooks_share_what_is_kept(tmp_path: Path, events_read: Callable[[Log], list[int]]) -> None:
+def test_options_and_hooks_share_what_is_kept(store: Store, events_read: Callable[[Log], list[int]]) -> None:
     """Views by other options, or with a hook, read no event again; a hook may take views."""
-    with eventlog.open(tmp_path / "s") as store:
-        session = store.create_session(id="s")
-        session.set_system_prompt("header")
-        for number in range(5):
-            exchange(session, number)
-        exact, now = preset("opencode-1.18"), session.version
-        expected = ModelView.of(session, at=now, options=exact).digest
-        ModelView.of(session)
-        read = events_read(store.log)
-        seen: list[int] = []
+    session = store.create_session(id="s")
+    session.set_system_prompt("header")
+    for number in range(5):
+        exchange(session, number)
+    exact, now = preset("opencode-1.18"), session.version
+    expected = ModelView.of(session, at=now, options=exact).digest
+    ModelView.of(session)
+    read = events_read(store.log)
+    seen: list[int] = []
 
-        def hook(segments: tuple[str, ...]) -> list[str]:
-            other = Thread(target=lambda: seen.append(ModelView.of(session).version))
-            other.start()
-            other.join(20)
-            return [*segments, "hooked"]
+    def hook(segments: tuple[str, ...]) -> list[str]:
+        other = Thread(target=lambda: seen.append(ModelView.of(session).version))
+        other.start()
+        other.join(20)
+        return [*segments, "hooked"]
 
-        assert ModelView.of(session, options=exact).digest == expected
-        assert ModelView.of(session, hook=hook).system == ("header", "hooked")
-        assert ModelView.of(session).system == ("header",)
-        assert seen == [now]
-        assert [str(model) for model in models_of(session)] == ["p/m"]
-        assert not read
-        assert ModelView.of(session, at=3).version == 3
-        assert ModelView.of(session).version == now
+    assert ModelView.of(session, options=exact).digest == expected
+    assert ModelView.of(session, hook=hook).system == ("header", "hooked")
+    assert ModelView.of(session).system == ("header",)
+    assert seen == [now]
+    assert [str(model) for model in models_of(session)] == ["p/m"]
+    assert not read
+    assert ModelView.of(session, at=3).version == 3
+    assert ModelView.of(session).version == now
 
 
 def test_a_removal_is_in_the_view_when_its_call_returns(place: Engine) -> None:
@@ -352,24 +330,23 @@ def test_without_its_key_a_kept_session_is_not_shown(tmp_path: Path) -> None:
         assert not len(store.host.kept)
 
 
-def test_what_is_kept_is_bounded(tmp_path: Path) -> None:
+def test_what_is_kept_is_bounded(store: Store) -> None:
     """The least recently used views go first, by number and by size."""
-    with eventlog.open(tmp_path / "s") as store:
-        kept = store.host.kept
-        kept.most_sessions = 3
-        names = [store.create_session(id=str(number)).id for number in range(5)]
-        for name in names:
-            exchange(store.session(name), 0)
-            ModelView.of(store.session(name))
-        ModelView.of(store.session("2"))
-        ModelView.of(store.session("0"))
-        assert [name for name in names if kept.find(name) is not None] == ["0", "2", "4"]
-        kept.most_bytes = 100_000
-        large = store.create_session(id="large")
-        large.user([Text("x" * 200_000)])
-        assert len(ModelView.of(large)) == 1
-        assert not len(kept)
-        assert ModelView.of(large).digest == from_scratch(large)
+    kept = store.host.kept
+    kept.most_sessions = 3
+    names = [store.create_session(id=str(number)).id for number in range(5)]
+    for name in names:
+        exchange(store.session(name), 0)
+        ModelView.of(store.session(name))
+    ModelView.of(store.session("2"))
+    ModelView.of(store.session("0"))
+    assert [name for name in names if kept.find(name) is not None] == ["0", "2", "4"]
+    kept.most_bytes = 100_000
+    large = store.create_session(id="large")
+    large.user([Text("x" * 200_000)])
+    assert len(ModelView.of(large)) == 1
+    assert not len(kept)
+    assert ModelView.of(large).digest == from_scratch(large)
 
 
 def test_a_closed_store_gives_no_view(tmp_path: Path) -> None:

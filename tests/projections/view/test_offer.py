@@ -58,86 +58,82 @@ def answered(session: Session, **request: Any) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_tool_that_the_question_switches_off_is_not_offered(form: str) -> None:
+def test_a_tool_that_the_question_switches_off_is_not_offered(store: eventlog.Store, form: str) -> None:
     """A switched-off tool is left out in each provider's form; others stay."""
     tools = FORMS[form]
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.set_tools(json.dumps(tools))
-        for switches in (None, "{}", '{"bash":true,"other":false}', '["bash"]', "false", '{"bash":null}'):
-            session.user("all of them", tools=switches)
-            assert offered(session) == json.dumps(tools)
-        session.user("run nothing", tools='{"bash": false}')
-        others = {"gemini": [{"functionDeclarations": [{"name": "read"}]}], "server": tools[:1]}
-        assert json.loads(offered(session) or "") == others.get(form, tools[1:])
-        session.user("say it", tools='{"bash": false, "read": false, "web_search": false}')
-        assert offered(session) is None
-        session.user("go on")
+    session = store.create_session()
+    session.set_tools(json.dumps(tools))
+    for switches in (None, "{}", '{"bash":true,"other":false}', '["bash"]', "false", '{"bash":null}'):
+        session.user("all of them", tools=switches)
         assert offered(session) == json.dumps(tools)
+    session.user("run nothing", tools='{"bash": false}')
+    others = {"gemini": [{"functionDeclarations": [{"name": "read"}]}], "server": tools[:1]}
+    assert json.loads(offered(session) or "") == others.get(form, tools[1:])
+    session.user("say it", tools='{"bash": false, "read": false, "web_search": false}')
+    assert offered(session) is None
+    session.user("go on")
+    assert offered(session) == json.dumps(tools)
 
 
-def test_the_newest_word_of_the_user_decides() -> None:
+def test_the_newest_word_of_the_user_decides(store: eventlog.Store) -> None:
     """A program's message, a queued one and a late tool list change nothing; a removal does."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.user("look, but run nothing", tools='{"bash": false}', format=FORMAT)
-        session.set_tools(json.dumps([BASH, READ]))
-        session.user("a note of the program", synthetic=True)
-        queued = session.user("then run it", delivery="queue", tools='{"read": false}')
-        assert offered(session) == '[{"type":"function","function":{"name":"read","parameters":{}}}]'
-        assert ModelView.of(session).format == FORMAT
-        session.context.promote(queued)
-        assert json.loads(offered(session) or "") == [BASH]
-        assert ModelView.of(session).format is None
-        session.remove_message(queued)
-        assert json.loads(offered(session) or "") == [READ]
+    session = store.create_session()
+    session.user("look, but run nothing", tools='{"bash": false}', format=FORMAT)
+    session.set_tools(json.dumps([BASH, READ]))
+    session.user("a note of the program", synthetic=True)
+    queued = session.user("then run it", delivery="queue", tools='{"read": false}')
+    assert offered(session) == '[{"type":"function","function":{"name":"read","parameters":{}}}]'
+    assert ModelView.of(session).format == FORMAT
+    session.context.promote(queued)
+    assert json.loads(offered(session) or "") == [BASH]
+    assert ModelView.of(session).format is None
+    session.remove_message(queued)
+    assert json.loads(offered(session) or "") == [READ]
 
 
-def test_every_request_of_the_question_has_its_offer_and_can_be_audited() -> None:
+def test_every_request_of_the_question_has_its_offer_and_can_be_audited(store: eventlog.Store) -> None:
     """The offer is in each request, in its digest, and is rebuilt from the events."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.set_tools(json.dumps([BASH, READ]))
-        answered(session)
-        before = ModelView.of(session)
-        answered(session, tools='{"bash": false}')
-        answered(session, format=FORMAT)
-        answered(session, tools='{"bash": false}', format=FORMAT)
-        answered(session)
-        assert [step.verdict for step in audit(session)] == ["match"] * 5
-        found = [step.rebuilt for step in audit(session)]
-        assert len({*found}) == 5
-        assert common_prefix(before, ModelView.of(session)).system
-        session.user("another", format=FORMAT)
-        after = ModelView.of(session)
-        assert not common_prefix(before, after).system
-        assert after.tokens > ModelView.of(session, at=session.version - 2).tokens
+    session = store.create_session()
+    session.set_tools(json.dumps([BASH, READ]))
+    answered(session)
+    before = ModelView.of(session)
+    answered(session, tools='{"bash": false}')
+    answered(session, format=FORMAT)
+    answered(session, tools='{"bash": false}', format=FORMAT)
+    answered(session)
+    assert [step.verdict for step in audit(session)] == ["match"] * 5
+    found = [step.rebuilt for step in audit(session)]
+    assert len({*found}) == 5
+    assert common_prefix(before, ModelView.of(session)).system
+    session.user("another", format=FORMAT)
+    after = ModelView.of(session)
+    assert not common_prefix(before, after).system
+    assert after.tokens > ModelView.of(session, at=session.version - 2).tokens
 
 
 @pytest.mark.parametrize("tool", ["bash", "task"])
-def test_a_call_of_a_tool_that_is_switched_off_is_not_run(tool: str) -> None:
+def test_a_call_of_a_tool_that_is_switched_off_is_not_run(store: eventlog.Store, tool: str) -> None:
     """A model that calls it all the same is told so, and nothing runs."""
     ran: list[object] = []
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        with session.turn("run nothing", "1", tools=json.dumps({tool: False})) as turn:
-            assert turn.mine
-            with ContextWindow(session, model="openai/gpt-5", tools=[BASH, task_tool()]) as window:
-                step = window.next_step()
-                assert isinstance(step, CallModel)
-                reply, request = window.begin(step)
-                assert tool not in str(request.tools)
-                reply.tool(tool, call_id="c", input={"description": "d", "prompt": "p"})
-                reply.end_step("tool-calls")
-                step = window.next_step()
-                assert isinstance(step, RunTools)
-                if tool == "task":
-                    window.run_task(step.calls[0], lambda child: kept(ran, child))
-                else:
-                    window.run(step.calls[0], lambda given: kept(ran, given))
-                window.finish()
-                assert not ran
-                assert f"the tool {tool} is switched off for this question" in repr([*ModelView.of(session).messages])
+    session = store.create_session()
+    with session.turn("run nothing", "1", tools=json.dumps({tool: False})) as turn:
+        assert turn.mine
+        with ContextWindow(session, model="openai/gpt-5", tools=[BASH, task_tool()]) as window:
+            step = window.next_step()
+            assert isinstance(step, CallModel)
+            reply, request = window.begin(step)
+            assert tool not in str(request.tools)
+            reply.tool(tool, call_id="c", input={"description": "d", "prompt": "p"})
+            reply.end_step("tool-calls")
+            step = window.next_step()
+            assert isinstance(step, RunTools)
+            if tool == "task":
+                window.run_task(step.calls[0], lambda child: kept(ran, child))
+            else:
+                window.run(step.calls[0], lambda given: kept(ran, given))
+            window.finish()
+            assert not ran
+            assert f"the tool {tool} is switched off for this question" in repr([*ModelView.of(session).messages])
 
 
 @pytest.mark.parametrize("tool", ["bash", "task"])

@@ -83,21 +83,20 @@ def test_a_hundred_compactions_of_a_constant_view_add_next_to_nothing() -> None:
         assert max(events) < 0.02 * view
 
 
-def test_checkpoints_have_references_and_are_few() -> None:
+def test_checkpoints_have_references_and_are_few(store: Store) -> None:
     """A checkpoint names its bodies and does not hold them, and the older ones are let go."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session(id="s")
-        window = ContextWindow(session, POLICY, summarizer=lambda _: sections(), environment={})
-        for number in range(20):
-            fill(session, number)
-            window.compact()
-        kept = [value for _, value in store.log.scan_derived(b"checkpoint\0model-view")]
-        assert 0 < len(kept) <= 12
-        assert max(map(len, kept)) < 0.15 * view_bytes(session)
-        part = next(
-            found
-            for found in window.state.situation().state.where.values()
-            if isinstance(getattr(found[1], "output", None), Body)
-        )[1]
-        digest = getattr(part, "output").digest  # noqa: B009  # only tool parts have one
-        assert any(digest in value for value in kept)
+    session = store.create_session(id="s")
+    window = ContextWindow(session, POLICY, summarizer=lambda _: sections(), environment={})
+    for number in range(20):
+        fill(session, number)
+        window.compact()
+    kept = [value for _, value in store.log.scan_derived(b"checkpoint\0model-view")]
+    assert 0 < len(kept) <= 12
+    assert max(map(len, kept)) < 0.15 * view_bytes(session)
+    part = next(
+        found
+        for found in window.state.situation().state.where.values()
+        if isinstance(getattr(found[1], "output", None), Body)
+    )[1]
+    digest = getattr(part, "output").digest  # noqa: B009  # only tool parts have one
+    assert any(digest in value for value in kept)

@@ -36,10 +36,7 @@ policies = st.builds(OverflowPolicy, reserved=some, buffer=counts, output_cap=st
 def test_usable_is_what_the_specification_says(
     limits: Limits | None, policy: OverflowPolicy, expected: int | None
 ) -> None:
-    """An input limit less what is reserved, else the context less the largest answer.
-
-    Never negative, None if unlimited.
-    """
+    """An input limit less what is reserved, else the context less the largest answer."""
     assert usable(limits, policy) == expected
 
 
@@ -68,17 +65,11 @@ def test_usable_leaves_the_room_that_is_asked_for(limits: Limits, policy: Overfl
     ],
 )
 def test_the_total_of_a_step(tokens: Tokens, expected: int) -> None:
-    """The reported total counts.
-
-    Without one, input, output and cached tokens do, and reasoning does not.
-    """
+    """The reported total counts."""
     assert step_total(tokens) == expected
 
 
 @given(counts, st.none() | counts, st.booleans())
 def test_over_is_at_least_usable(count: int, room: int | None, auto: bool) -> None:
-    """As many tokens as are usable are too many.
-
-    Nothing is with `auto` off or in an unlimited window.
-    """
+    """As many tokens as are usable are too many."""
     assert is_over(count, room, OverflowPolicy(auto=auto)) is (auto and room is not None and count >= room)

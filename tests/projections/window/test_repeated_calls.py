@@ -95,10 +95,7 @@ def test_two_calls_that_alternate_are_a_doom_loop(calls: str, times: int) -> Non
 
 
 def test_inputs_are_compared_as_json() -> None:
-    """Order and blanks of the input make no difference, a value does.
-
-    What is no JSON is compared as it is.
-    """
+    """Order and blanks of the input make no difference, a value does."""
     one, same = '{"a": 1, "b": [1, 2]}', '{"b":[1,2],"a":1}'
     assert found(answer(call("1", "t", one), call("2", "t", same), call("3", "t", one))) is not None
     assert found(answer(call("1", "t", one), call("2", "t", '{"b":[2,1],"a":1}'), call("3", "t", one))) is None
@@ -114,10 +111,7 @@ def test_a_pending_call_counts_by_what_has_streamed() -> None:
 
 @pytest.mark.parametrize(("synthetic", "expected"), [(False, None), (True, RepeatedCall(("t",), ("1", "2", "3")))])
 def test_a_word_of_the_user_ends_the_row(*, synthetic: bool, expected: RepeatedCall | None) -> None:
-    """Calls before the user's last word do not count.
-
-    A message that the program wrote ends nothing, nor does a text.
-    """
+    """Calls before the user's last word do not count."""
     user = Message("u", user=True, version=1, created=0, synthetic=synthetic)
     text = TextPart("x", pieces=["again"])
     first = answer(call("1", "t", "{}"), call("2", "t", "{}"))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-import eventlog
 from eventlog import events as ev
 from eventlog.session.session import Session
 from eventlog.values import Subtask, Text, Todo
@@ -19,13 +17,6 @@ from tests.support.window_loop import LIMITS, MODEL, calls, results, sections, t
 
 GUARDED = CompactionPolicy(preserve_recent_tokens=300)
 UNGUARDED = CompactionPolicy(preserve_recent_tokens=300, require_sections=False)
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    """A session in memory."""
-    with eventlog.open("memory:") as store:
-        yield store.create_session(title="t")
 
 
 def window(session: Session, policy: CompactionPolicy, summary: str) -> ContextWindow:
@@ -90,10 +81,7 @@ def test_pins_todos_and_files_survive_ten_compactions_by_one_word(
 
 
 def test_what_is_unpinned_or_done_is_not_carried_any_more(session: Session) -> None:
-    """A removed pin and an emptied todo list are gone at the next compaction.
-
-    A redacted pin shows as redacted at once.
-    """
+    """A removed pin and an emptied todo list are gone at the next compaction."""
     pin = session.pin("yesterday's fact")
     session.set_todos([Todo("old")])
     with session.assistant(MODEL) as reply:
@@ -128,18 +116,6 @@ def test_what_was_carried_is_fixed_so_that_the_beginning_of_the_view_stays(sessi
     session.pin("new")
     session.user("next")
     assert list(ModelView.of(session).messages)[: len(before)] == before
-
-
-def test_undoing_a_compaction_takes_its_carrying_away(session: Session) -> None:
-    """After the undo the view has the messages again and nothing that was carried."""
-    session.pin("a fact")
-    talk(session, 4)
-    before = ModelView.of(session).digest
-    found = window(session, GUARDED, sections())
-    assert found.compact().completed
-    assert "a fact" in told(ModelView.of(session).messages)
-    assert found.undo() == "compaction"
-    assert ModelView.of(session).digest == before
 
 
 @pytest.mark.parametrize("ended", [False, True])

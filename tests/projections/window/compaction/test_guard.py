@@ -72,10 +72,7 @@ def test_tool_call() -> None:
 
 
 def test_view_still_too_large() -> None:
-    """A summary that leaves the view too large to go on is a failure.
-
-    An unlimited window is never too small.
-    """
+    """A summary that leaves the view too large to go on is a failure."""
     assert check_summary(TEMPLATE, view_tokens_after=1000, usable=1000) == "view-too-large: 1000 tokens, 1000 usable"
     assert check_summary(TEMPLATE, view_tokens_after=10**9, usable=None) is None
 

@@ -93,20 +93,14 @@ def test_error_that_was_overcome_is_no_obstacle() -> None:
 
 
 def test_todos_are_the_plan() -> None:
-    """Todos stand under Done, In Progress and Next Steps by their status.
-
-    Cancelled ones nowhere.
-    """
+    """Todos stand under Done, In Progress and Next Steps by their status."""
     todos = (Todo("a", "completed"), Todo("b", "in_progress"), Todo("c"), Todo("d", "cancelled"))
     found = sections_of(summary(said("x"), facts=SummaryFacts(todos=todos)))
     assert (found["Done"], found["In Progress"], found["Next Steps"]) == ("- a", "- b", "- c")
 
 
 def test_what_the_program_wrote_is_no_wish() -> None:
-    """Synthetic user messages are neither goal nor constraint.
-
-    Files that patches name are relevant.
-    """
+    """Synthetic user messages are neither goal nor constraint."""
     found = sections_of(
         summary(user("Continue", "m1"), user("你好", "m2"), facts=SummaryFacts(frozenset({"m1"}), ("a b.py",)))
     )

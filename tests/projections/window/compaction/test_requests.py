@@ -104,10 +104,7 @@ def test_head_is_rendered_for_reading() -> None:
 
 
 def test_previous_summary_and_context_are_in_the_prompt() -> None:
-    """The previous summary is the anchor and what hooks add comes last.
-
-    A prompt of one's own keeps both.
-    """
+    """The previous summary is the anchor and what hooks add comes last."""
     job = told(*TALK, context=("Mind this.",))
     assert job.request(0, "OLD").prompt == summary_prompt("OLD", ["Mind this."])
     own = told(*TALK, context=("Mind this.",), prompt="Be brief.").request(0, "OLD")
@@ -157,10 +154,7 @@ def test_material_names_what_the_messages_do_not() -> None:
 
 
 def test_chunks_are_anchored_on_the_summary_before() -> None:
-    """A head that is too large is asked for message by message.
-
-    Each request carries the last summary and fits.
-    """
+    """A head that is too large is asked for message by message."""
     limit = words([NeutralMessage("user", (Said(summary_prompt("OLD")),))], (SYSTEM,)) + 2_150
     job = told(*question("u1", "first" * 200), *TALK[2:], max_input=limit)
     requests, previous = [job.request()], "OLD"
@@ -174,10 +168,7 @@ def test_chunks_are_anchored_on_the_summary_before() -> None:
 
 
 def test_message_too_large_even_alone() -> None:
-    """One message that no request can hold is a typed error that names it.
-
-    A smaller limit may be given later.
-    """
+    """One message that no request can hold is a typed error that names it."""
     job = told(*TALK)
     assert job.request().last
     base = words([NeutralMessage("user", (Said(summary_prompt()),))], (SYSTEM,))
@@ -218,10 +209,7 @@ def test_nothing_to_say_is_one_empty_request() -> None:
 
 @given(histories(without=("compact", "rollback", "undo")), st.integers(0, 400), st.booleans())
 def test_chunks_hold_the_whole_head_once(history: list[tuple[int, ev.Event]], room: int, long_previous: bool) -> None:
-    """At any limit the requests together are the head in order, and each fits.
-
-    A call's result is never without the call.
-    """
+    """At any limit the requests together are the head in order, and each fits."""
     recording = Recording(history)
     state = replay(ModelViewProjection(), recording).state
     messages = list(state.messages.values())

@@ -122,10 +122,7 @@ def two_turns(size: int = 100) -> Talk:
 
 
 def test_budget() -> None:
-    """A quarter of usable within its bounds; a number that was set goes before.
-
-    The upper bound for an unlimited window.
-    """
+    """A quarter of usable within its bounds; a number that was set goes before."""
     assert [tail_budget(POLICY, usable) for usable in (0, 8_003, 20_000, 10**6, None)] == [
         2_000,
         2_000,
@@ -137,18 +134,44 @@ def test_budget() -> None:
     assert tail_budget(with_(POLICY, preserve_recent_tokens=7), 10**6) == 7
 
 
-def test_newest_turns_stay() -> None:
-    """The newest turns within the budget and the policy's number are the tail."""
-    assert ids(two_turns().select()) == (["u1", "a1", "b1"], "u2", ())
-    assert ids(two_turns().select(with_(POLICY, tail_turns=1))) == (["u1", "a1", "b1", "u2", "a2", "b2"], "u3", ())
+ONE_TURN = Talk().user("u1").answer("a1").answer("a2").answer("a3")
+TWO_TURNS = Talk().user("u1").answer("a1").user("u2").answer("a2")
+OPEN = Talk().user("u1").answer("a1", 5_000).user("u2").answer("a2", 5_000, open=True).user("u3")
+SYNTHETIC = Talk().user("u1").answer("a1").user("u2").answer("a2").user("s", synthetic=True).answer("a3")
+CASES: dict[str, tuple[Talk, CompactionPolicy, tuple[str, str | None, tuple[str, ...]] | None]] = {
+    "the newest turns stay": (two_turns(), POLICY, ("u1 a1 b1", "u2", ())),
+    "as many as the policy says": (two_turns(), with_(POLICY, tail_turns=1), ("u1 a1 b1 u2 a2 b2", "u3", ())),
+    "no turn, but the newest question": (
+        two_turns(), with_(POLICY, tail_turns=0), ("u1 a1 b1 u2 a2 b2 a3 b3", None, ("u3",)),
+    ),
+    "not even the last message fits": (
+        two_turns(1_000), with_(POLICY, preserve_recent_tokens=60), ("u1 a1 b1 u2 a2 b2 a3 b3", None, ("u3",)),
+    ),
+    "all fits, and the newest turn stays": (TWO_TURNS, POLICY, ("u1 a1", "u2", ())),
+    "all fits, and OpenCode keeps none": (TWO_TURNS, OPENCODE, ("u1 a1 u2 a2", None, ())),
+    "one turn keeps its question and newest step": (ONE_TURN, POLICY, ("a1 a2", "a3", ("u1",))),
+    "one step": (Talk().user("u1").answer("a1"), POLICY, None),
+    "one question": (Talk().user("u1"), POLICY, None),
+    "nothing": (Talk(), POLICY, None),
+    "a large answer": (Talk().user("u1").answer("a1", 100_000), POLICY, ("a1", None, ("u1",))),
+    "up to an open message": (OPEN, with_(POLICY, tail_turns=0), ("u1 a1", "a2", ("u2",))),
+    "an open message": (Talk().user("u1").answer("a1", 5_000, open=True), with_(POLICY, tail_turns=0), None),
+    "a program's words begin no turn": (SYNTHETIC, with_(POLICY, tail_turns=1), ("u1 a1", "u2", ())),
+    "in OpenCode they do": (SYNTHETIC, with_(OPENCODE, tail_turns=1), ("u1 a1 u2 a2", "s", ())),
+}  # fmt: skip
+"""Conversations and policies, and what is covered: head, tail, and messages that are kept."""
 
 
-def test_no_tail() -> None:
-    """With no turns to retain everything but the newest user message is covered."""
-    found = two_turns().select(with_(POLICY, tail_turns=0))
-    assert ids(found) == (["u1", "a1", "b1", "u2", "a2", "b2", "a3", "b3"], None, ("u3",))
-    assert found is not None
-    assert found.through == "b3"
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_covered(name: str) -> None:
+    """The tail is in budget, nothing open is covered, and the newest question stays."""
+    talk, policy, expected = CASES[name]
+    found = talk.select(policy)
+    if expected is None:
+        assert found is None
+    else:
+        head, tail, kept = expected
+        assert ids(found) == (head.split(), tail, kept)
 
 
 def test_turn_is_split_at_a_message() -> None:
@@ -159,41 +182,6 @@ def test_turn_is_split_at_a_message() -> None:
     assert ids(talk.select(with_(POLICY, preserve_recent_tokens=300)))[1:] == ("b3", ("u3",))
     assert ids(talk.select(with_(POLICY, preserve_recent_tokens=900)))[1:] == ("a3", ("u3",))
     assert ids(talk.select(with_(POLICY, preserve_recent_tokens=1_260)))[1:] == ("b2", ())
-
-
-def test_nothing_fits() -> None:
-    """If not even the last message fits there is no tail; the newest question is kept."""
-    assert ids(two_turns(1_000).select(with_(POLICY, preserve_recent_tokens=60)))[1:] == (None, ("u3",))
-
-
-def test_everything_fits_and_the_newest_turn_stays() -> None:
-    """If everything fits, the newest turn stays and the rest is covered (unlike OpenCode)."""
-    talk = Talk().user("u1").answer("a1").user("u2").answer("a2")
-    assert ids(talk.select()) == (["u1", "a1"], "u2", ())
-    assert ids(talk.select(OPENCODE)) == (["u1", "a1", "u2", "a2"], None, ())
-
-
-def test_one_turn_gives_way_down_to_its_last_message() -> None:
-    """A single turn that would fit keeps its user message and its newest step.
-
-    With one step there is nothing to compact.
-    """
-    assert ids(Talk().user("u1").answer("a1").answer("a2").answer("a3").select()) == (["a1", "a2"], "a3", ("u1",))
-    assert Talk().user("u1").answer("a1").select() is None
-    assert Talk().user("u1").select() is None
-    assert Talk().select() is None
-
-
-def test_large_answer_to_one_question_is_covered() -> None:
-    """A single answer over the budget is summarised, and its question stays."""
-    assert ids(Talk().user("u1").answer("a1", 100_000).select()) == (["a1"], None, ("u1",))
-
-
-def test_open_message_is_never_covered() -> None:
-    """The covered range ends before the first open message, at any tail budget."""
-    talk = Talk().user("u1").answer("a1", 5_000).user("u2").answer("a2", 5_000, open=True).user("u3")
-    assert ids(talk.select(with_(POLICY, tail_turns=0))) == (["u1", "a1"], "a2", ("u2",))
-    assert Talk().user("u1").answer("a1", 5_000, open=True).select(with_(POLICY, tail_turns=0)) is None
 
 
 def test_waiting_message_is_never_covered() -> None:
@@ -209,16 +197,6 @@ def test_waiting_message_is_never_covered() -> None:
     assert talk.shown() == ["m", "ms", "u1", "q1"]
 
 
-def test_program_words_begin_no_turn() -> None:
-    """A synthetic message is part of the turn that it continues, never the newest question.
-
-    OpenCode counts it as a turn.
-    """
-    talk = Talk().user("u1").answer("a1").user("u2").answer("a2").user("s", synthetic=True).answer("a3")
-    assert ids(talk.select(with_(POLICY, tail_turns=1))) == (["u1", "a1"], "u2", ())
-    assert ids(talk.select(with_(OPENCODE, tail_turns=1))) == (["u1", "a1", "u2", "a2"], "s", ())
-
-
 def test_what_came_after_the_request_is_left_alone() -> None:
     """A message after the request is neither covered nor measured."""
     talk = two_turns(40_000).ask("m").user("late")
@@ -229,10 +207,7 @@ def test_what_came_after_the_request_is_left_alone() -> None:
 
 
 def test_second_compaction_updates_the_first() -> None:
-    """Its head is what the first left and what came since.
-
-    The summary in force is handed over, the older pair is not in the head.
-    """
+    """Its head is what the first left and what came since."""
     talk = two_turns().ask("m")
     first = talk.select(marker="m")
     assert first is not None
@@ -340,13 +315,7 @@ policies = st.builds(
 def test_laws_of_the_selection(
     history: list[tuple[int, ev.Event]], policy: CompactionPolicy, usable: int | None
 ) -> None:
-    """Head, kept and tail make up the view; the tail fits.
-
-    Nothing open or unanswered is covered; the newest user message stays, and so do all that wait
-    for an answer.
-
-    Carried out, exactly the head is gone.
-    """
+    """Head, kept and tail make up the view; the tail fits."""
     recording = Recording(history)
     state = replay(ModelViewProjection(), recording).state
     measure = CharsSizes(state, DEFAULT, recording.text)

@@ -47,10 +47,7 @@ def test_prompt_asks_for_the_template() -> None:
 
 @given(st.text())
 def test_previous_summary_is_the_anchor(previous: str) -> None:
-    """The previous summary stands between its tags, and cannot close them.
-
-    The tag that ends it is there once.
-    """
+    """The previous summary stands between its tags, and cannot close them."""
     prompt = summary_prompt(previous + "</earlier-notes>" + previous)
     begin, end = prompt.index("<earlier-notes>\n"), prompt.index("\n</earlier-notes>")
     assert prompt.count("</earlier-notes>") == 1
@@ -67,10 +64,7 @@ def test_missing_sections_are_named_in_order() -> None:
 
 
 def test_headings_are_known_by_their_words() -> None:
-    """Level, case, a colon, bold type and a spelled-out `and` make no difference.
-
-    Other headings belong to the text above them.
-    """
+    """Level, case, a colon, bold type and a spelled-out `and` make no difference."""
     text = "intro\n# goal:\n- a\n### Other\n- b\n## **Constraints and Preferences**\n- c\n## Goal ##\n- d"
     assert sections_of(text) == {"Goal": "- a\n### Other\n- b\n- d", "Constraints & Preferences": "- c"}
 

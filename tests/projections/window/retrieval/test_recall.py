@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eventlog
 from eventlog import events as ev
-from eventlog.codec.decoded import Span
 from eventlog.errors import CallError, NotFoundError
-from eventlog.session.reader import SessionReader
 from projections.transcript.transcript import Transcript
 from projections.view.model_view import ModelView
 from projections.view.neutral import Result
@@ -24,6 +20,7 @@ from projections.window.retrieval.excerpts import bytes_of, lines_of, matches_in
 from projections.window.retrieval.part_text import read_message, read_part
 from projections.window.retrieval.recall import RecallResult, recall
 from projections.window.retrieval.truncation import count_lines, truncate
+from tests.support.compactions import compacted
 from tests.support.history_strategies import Command, Grower, commands
 
 texts = st.text(st.sampled_from("ab \n中é𝄞\ud800"), max_size=40)
@@ -51,26 +48,12 @@ def shown(session: eventlog.Session) -> list[str]:
     ]
 
 
-def compacted(session: eventlog.Session) -> None:
-    """A compaction that covers everything before it."""
-    with session.lease():
-        part = session.context.request_compaction()
-        session.context.start_compaction(part)
-        with session.assistant("p/m", summary=True) as reply:
-            reply.add_text("## Goal")
-            reply.finish()
-        session.context.complete_compaction(part, reply.id)
-
-
 # -- excerpts ----------------------------------------------------------------------------------
 
 
 @given(texts, st.integers(1, 12), st.integers(0, 12))
 def test_lines_are_the_lines(text: str, first: int, more: int) -> None:
-    """A range of lines is those lines with their ends, told as the range that there is.
-
-    One behind the end is refused.
-    """
+    """A range of lines is those lines with their ends, told as the range that there is."""
     lines = text.splitlines(keepends=True) if text.isascii() else re.findall(r"[^\n]*\n|[^\n]+", text)
     if first > max(len(lines), 1):
         with pytest.raises(CallError):
@@ -84,10 +67,7 @@ def test_lines_are_the_lines(text: str, first: int, more: int) -> None:
 
 @given(texts, st.integers(0, 50), st.integers(1, 50))
 def test_bytes_are_whole_characters(text: str, start: int, more: int) -> None:
-    """A range of bytes is widened to whole characters and no further, and says so.
-
-    One behind the end is refused.
-    """
+    """A range of bytes is widened to whole characters and no further, and says so."""
     data = utf8(text)
     if start >= len(data) and start > 0:
         with pytest.raises(CallError):
@@ -103,10 +83,7 @@ def test_bytes_are_whole_characters(text: str, start: int, more: int) -> None:
 
 @given(texts, st.sampled_from(["a", "ab", "中", " ", "\n", "b\n"]), st.integers(0, 3), st.integers(0, 5))
 def test_a_search_finds_every_line(text: str, wanted: str, context: int, most: int) -> None:
-    """The lines in which the text begins, with their numbers, bytes and neighbours.
-
-    No more than asked for, and said so.
-    """
+    """The lines in which the text begins, with their numbers, bytes and neighbours."""
     lines = text.split("\n")
     starts = [sum(len(line) + 1 for line in lines[:index]) for index in range(len(lines))]
     places = [
@@ -182,6 +159,7 @@ def test_a_truncated_output_is_read_again_by_its_marker(store: eventlog.Store) -
         assert recall(session, "prt_log", lines=(first, last)).text == found.text
         assert recall(session, "prt_log") == RecallResult("prt_log", "tool", 9_000, len(utf8(output)), output)
     assert shown(session) == []
+    assert recall(session, "prt_log", lines=(8_999, 10_000)).line_range == (8_999, 9_000)
     matches = recall(session, "prt_log", search="Zeile 8999 ", context=1)
     assert [(match.line, match.before) for match in matches.matches] == [(9_000, ("Zeile 8998 中",))]
     assert (matches.lines, matches.text, matches.more) == (9_000, "", False)
@@ -225,10 +203,7 @@ def test_what_a_failed_and_what_a_running_tool_said(store: eventlog.Store) -> No
 
 
 def test_what_is_gone_is_not_recalled(store: eventlog.Store) -> None:
-    """A redacted part shows as redacted, edited text as it was edited.
-
-    Removed, rolled back and unknown things are not found.
-    """
+    """A redacted part shows as redacted, edited text as it was edited."""
     session = store.create_session()
     first = worked(session, "the password is 1234")
     second = worked(session, "as it was")
@@ -265,43 +240,6 @@ def test_one_kind_of_excerpt_at_a_time(store: eventlog.Store) -> None:
         with pytest.raises(CallError) as caught:
             recall(session, name, **options)
         assert not isinstance(caught.value, NotFoundError)
-
-
-def test_a_recall_reads_its_own_versions_only(store: eventlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a long session a recall reads only the few versions that made the part."""
-    session = store.create_session()
-    early = worked(session, "early")
-    with session.assistant("p/m") as reply:
-        text = reply.add_text("early, too")
-        reply.finish()
-    items: list[tuple[int, ev.Event]] = [(0, ev.UserMessageAdded(f"m{number}")) for number in range(3_000)]
-    session.append(items)
-    session.edit_part(early, "edited")
-    session.edit_part(text, "edited, too")
-    read: list[Span] = []
-    original = SessionReader.spans
-
-    def counted(self: SessionReader, after: int = 0, upto: int | None = None) -> Iterator[Span]:
-        for span in original(self, after, upto):
-            read.append(span)
-            yield span
-
-    monkeypatch.setattr(SessionReader, "spans", counted)
-    assert recall(session, early).text == "edited"
-    assert recall(session, text).text == "edited, too"
-    assert 0 < len(read) < 20
-
-
-def test_what_was_recalled_is_json(store: eventlog.Store) -> None:
-    """A recall result is plain data and survives JSON unchanged."""
-    session = store.create_session()
-    part = worked(session, "a\nb\nc\n")
-    for found in (
-        recall(session, part, lines=(2, 3)),
-        recall(session, part, search="b", context=1),
-        recall(session, part),
-    ):
-        assert msgspec.json.decode(msgspec.json.encode(found), type=RecallResult) == found
 
 
 @settings(max_examples=60, deadline=None)

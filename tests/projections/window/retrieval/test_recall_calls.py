@@ -43,66 +43,59 @@ def loop(session: eventlog.Session, policy: ContextPolicy | str | None = None, *
     return Loop(session, curious, {"read_log": lambda _: LOG}, policy, options=options)
 
 
-def test_a_model_recalls_what_was_truncated() -> None:
+def test_a_model_recalls_what_was_truncated(store: eventlog.Store) -> None:
     """With `recall=True` the tool is offered and named, and the window answers its calls."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.set_tools(json.dumps([{"type": "function", "function": {"name": "read_log", "parameters": {}}}]))
-        session.user("What is in the log?")
-        ran = loop(session, recall=True)
-        assert ran.run() == Stop("finished")
-        assert len(ran.requests) == 3
-        offered = json.loads(ran.requests[0].tools or "")
-        assert [tool["function"]["name"] for tool in offered] == ["read_log", "recall"]
-        preview, recalled = [result.output for result in results(ModelView.of(session).messages)]
-        assert "line 5000 of" not in preview
-        assert recalled.splitlines()[1:] == [f"line {number} of the log" for number in (5_000, 5_001, 5_002)]
-        assert results(ran.requests[2].messages)[1].output == recalled
-        assert {step.verdict for step in audit(session)} == {"match"}
-        version = session.version
-        loop(session, recall=True).run()
-        assert session.version == version  # nothing is offered twice
+    session = store.create_session()
+    session.set_tools(json.dumps([{"type": "function", "function": {"name": "read_log", "parameters": {}}}]))
+    session.user("What is in the log?")
+    ran = loop(session, recall=True)
+    assert ran.run() == Stop("finished")
+    assert len(ran.requests) == 3
+    offered = json.loads(ran.requests[0].tools or "")
+    assert [tool["function"]["name"] for tool in offered] == ["read_log", "recall"]
+    preview, recalled = [result.output for result in results(ModelView.of(session).messages)]
+    assert "line 5000 of" not in preview
+    assert recalled.splitlines()[1:] == [f"line {number} of the log" for number in (5_000, 5_001, 5_002)]
+    assert results(ran.requests[2].messages)[1].output == recalled
+    assert {step.verdict for step in audit(session)} == {"match"}
+    version = session.version
+    loop(session, recall=True).run()
+    assert session.version == version  # nothing is offered twice
 
 
-def test_another_process_goes_on_with_what_is_offered() -> None:
+def test_another_process_goes_on_with_what_is_offered(store: eventlog.Store) -> None:
     """The offer is recorded with the session: a later window answers without `recall=True`."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.user("What is in the log?")
-        with ContextWindow(session, model=MODEL, limits=Limits(), recall=True, environment={}):
-            pass
-        loop(session).run()
-        assert "line 5001 of the log" in results(ModelView.of(session).messages)[1].output
+    session = store.create_session()
+    session.user("What is in the log?")
+    with ContextWindow(session, model=MODEL, limits=Limits(), recall=True, environment={}):
+        pass
+    loop(session).run()
+    assert "line 5001 of the log" in results(ModelView.of(session).messages)[1].output
 
 
 @pytest.mark.parametrize("policy", ["default", "opencode-1.18"])
-def test_without_the_tool_nothing_names_it(policy: str) -> None:
-    """A preview says what is left out, and names no tool that the model does not have.
-
-    Nothing is recorded as offered.
-    """
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.user("What is in the log?")
-        ran = loop(session, policy_named(policy))
-        assert ran.run() == Stop("finished")
-        (preview,) = [result.output for result in results(ModelView.of(session).messages)]
-        assert "left out here" in preview
-        assert "recall" not in preview
-        assert [request.tools for request in ran.requests] == [None, None]
+def test_without_the_tool_nothing_names_it(store: eventlog.Store, policy: str) -> None:
+    """A preview says what is left out, and names no tool that the model does not have."""
+    session = store.create_session()
+    session.user("What is in the log?")
+    ran = loop(session, policy_named(policy))
+    assert ran.run() == Stop("finished")
+    (preview,) = [result.output for result in results(ModelView.of(session).messages)]
+    assert "left out here" in preview
+    assert "recall" not in preview
+    assert [request.tools for request in ran.requests] == [None, None]
 
 
-def test_what_was_truncated_before_stays_as_it_was() -> None:
+def test_what_was_truncated_before_stays_as_it_was(store: eventlog.Store) -> None:
     """Preview words are recorded with the result: a later offer changes no past view."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.user("What is in the log?")
-        loop(session).run()
-        version, digest = session.version, ModelView.of(session).digest
-        session.user("And now?")
-        loop(session, recall=True).run()
-        assert ModelView.of(session, version).digest == digest
-        assert {step.verdict for step in audit(session)} == {"match"}
+    session = store.create_session()
+    session.user("What is in the log?")
+    loop(session).run()
+    version, digest = session.version, ModelView.of(session).digest
+    session.user("And now?")
+    loop(session, recall=True).run()
+    assert ModelView.of(session, version).digest == digest
+    assert {step.verdict for step in audit(session)} == {"match"}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -117,18 +110,17 @@ def test_the_schema_has_the_form_of_the_others(form: Literal["chat", "responses"
     assert json.loads(with_recall(None)) == [recall_tool()]
 
 
-def test_another_tool_of_that_name_is_refused() -> None:
+def test_another_tool_of_that_name_is_refused(store: eventlog.Store) -> None:
     """A session with a `recall` tool of its own is refused before anything is recorded."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.set_tools('[{"name": "recall", "input_schema": {"properties": {"memory": {}}}}]')
-        version = session.version
-        with pytest.raises(CallError, match="another tool named 'recall'"), loop(session, recall=True).window():
-            pass
-        assert session.version == version
-        session.user("What is in the log?")
-        assert loop(session).run() == Stop("finished")  # and without recall=True nothing is made of it
-        assert "recall" not in results(ModelView.of(session).messages)[0].output
+    session = store.create_session()
+    session.set_tools('[{"name": "recall", "input_schema": {"properties": {"memory": {}}}}]')
+    version = session.version
+    with pytest.raises(CallError, match="another tool named 'recall'"), loop(session, recall=True).window():
+        pass
+    assert session.version == version
+    session.user("What is in the log?")
+    assert loop(session).run() == Stop("finished")  # and without recall=True nothing is made of it
+    assert "recall" not in results(ModelView.of(session).messages)[0].output
 
 
 # -- answers -----------------------------------------------------------------------------------
@@ -168,14 +160,13 @@ def test_going_on_reads_all_of_it(text: str, by_lines: bool) -> None:
         assert whole == text
 
 
-def test_a_search_shows_the_lines() -> None:
+def test_a_search_shows_the_lines(store: eventlog.Store) -> None:
     """A search answers with matching lines and their numbers, and says if there are more."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        part = said(session, LOG)
-        found = answer_recall(session, {"part": part, "search": "99 of"}, Bounds(10, 2_000))
-        assert found.splitlines()[:2] == ["[8 matching lines of 10000, and more]", "99: line 99 of the log"]
-        assert answer_recall(session, {"part": part, "search": "nowhere"}, Bounds(10, 2_000)).startswith("[0 matching")
+    session = store.create_session()
+    part = said(session, LOG)
+    found = answer_recall(session, {"part": part, "search": "99 of"}, Bounds(10, 2_000))
+    assert found.splitlines()[:2] == ["[8 matching lines of 10000, and more]", "99: line 99 of the log"]
+    assert answer_recall(session, {"part": part, "search": "nowhere"}, Bounds(10, 2_000)).startswith("[0 matching")
 
 
 @pytest.mark.parametrize(
@@ -200,7 +191,7 @@ def test_what_cannot_be_answered_is_the_call_s_failure(given_wrongly: dict[str, 
         assert re.match(r"(CallError|NotFoundError): .", failed.output)
 
 
-def test_asyncio_answers_too() -> None:
+def test_asyncio_answers_too(store: eventlog.Store) -> None:
     """`AsyncContextWindow` answers `recall` without the program's tool."""
 
     async def never(_: dict[str, Any]) -> str:
@@ -220,15 +211,14 @@ def test_asyncio_answers_too() -> None:
             await window.run(step.calls[0], never)
             await window.finish()
 
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        part = said(session, LOG)
-        session.user("go")
-        asyncio.run(talk(session, part))
-        assert "line 1 of the log" in results(ModelView.of(session).messages)[-1].output
+    session = store.create_session()
+    part = said(session, LOG)
+    session.user("go")
+    asyncio.run(talk(session, part))
+    assert "line 1 of the log" in results(ModelView.of(session).messages)[-1].output
 
 
-def test_a_recalled_range_is_not_truncated_again() -> None:
+def test_a_recalled_range_is_not_truncated_again(store: eventlog.Store) -> None:
     """A recall answer is within the bounds of truncation, so it is never truncated again."""
     policy = ContextPolicy(truncation=TruncationPolicy(max_lines=50, max_bytes=2_000))
 
@@ -241,10 +231,9 @@ def test_a_recalled_range_is_not_truncated_again() -> None:
         asked = {"part": found[1], "lines": f"{found[2]}-{found[3]}"}
         return Reply("done") if len(shown) > 1 else Reply(calls=[("recall", json.dumps(asked))])
 
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.user("go")
-        Loop(session, model, {"read_log": lambda _: LOG}, policy, options={"recall": True}).run()
-        recalled = results(ModelView.of(session).messages)[1].output
-        assert "left out here" not in recalled
-        assert re.search(r"\[go on with lines \d+-\d+\]$", recalled)
+    session = store.create_session()
+    session.user("go")
+    Loop(session, model, {"read_log": lambda _: LOG}, policy, options={"recall": True}).run()
+    recalled = results(ModelView.of(session).messages)[1].output
+    assert "left out here" not in recalled
+    assert re.search(r"\[go on with lines \d+-\d+\]$", recalled)

@@ -70,10 +70,7 @@ def test_a_result_is_its_output_and_its_attachments(session: eventlog.Session) -
 
 
 def test_sizes_are_calibrated(session: eventlog.Session) -> None:
-    """Messages have the counted size times the ratio, which may change, a result as counted.
-
-    OpenCode's estimate takes none.
-    """
+    """Messages have the counted size times the ratio, which may change, a result as counted."""
     state = state_of(session)
     messages, part = visible_messages(state, DEFAULT), _tool(state)
     plain = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
@@ -123,21 +120,6 @@ def test_only_what_changed_is_counted_again(session: eventlog.Session, name: str
     assert _all(sizes, messages, part) == _all(fresh, messages, part)
 
 
-def test_another_state_of_the_conversation_is_followed(session: eventlog.Session) -> None:
-    """After a compaction the sizes of covered messages are evicted, the others stay."""
-    state = state_of(session)
-    sizes = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
-    messages = visible_messages(state, DEFAULT)
-    before = sizes.messages(messages[-1:]), sizes.messages(messages)
-    left = Conversation(whole=False)
-    left.add_message(messages[-1])
-    sizes.update(left)
-    sizes.evict()
-    assert sizes.messages(messages[-1:]) == before[0]
-    sizes.update(state)
-    assert sizes.messages(messages) == before[1]
-
-
 def test_opencode_measures_the_json_that_it_makes() -> None:
     """OpenCode's size is a quarter of the UTF-16 units of the JSON, halves rounded up."""
     shared_path("parity", "dev")
@@ -165,20 +147,16 @@ def test_opencode_measures_the_json_that_it_makes() -> None:
 
 
 @pytest.mark.parametrize(("output", "expected"), [("x" * 2_001, 500), ("x" * 2_002, 501), ("🙂" * 1_501, 751), ("", 0)])
-def test_opencode_measures_a_result_by_its_output(output: str, expected: int) -> None:
-    """A quarter of the output's UTF-16 units, whether it lies in the event or in a body.
-
-    Attachments do not count.
-    """
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        session.user("x")
-        with session.assistant("p/m") as reply:
-            call = reply.tool("read", call_id="c1", input={})
-            call.succeed(output, attachments=(Attachment("image/png", PIXEL),))
-            reply.finish("tool-calls")
-        state = state_of(session)
-        assert CharsSizes(state, DEFAULT, session.store.text).counted(_tool(state)) == expected
+def test_opencode_measures_a_result_by_its_output(store: eventlog.Store, output: str, expected: int) -> None:
+    """A quarter of the output's UTF-16 units, whether it lies in the event or in a body."""
+    session = store.create_session()
+    session.user("x")
+    with session.assistant("p/m") as reply:
+        call = reply.tool("read", call_id="c1", input={})
+        call.succeed(output, attachments=(Attachment("image/png", PIXEL),))
+        reply.finish("tool-calls")
+    state = state_of(session)
+    assert CharsSizes(state, DEFAULT, session.store.text).counted(_tool(state)) == expected
 
 
 def test_an_unknown_counter_is_refused(session: eventlog.Session) -> None:

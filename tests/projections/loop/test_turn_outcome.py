@@ -25,6 +25,7 @@ from projections.loop import (
     window_report,
 )
 from tests.faults.tally import SLOW
+from tests.support.compactions import compacted as summarised
 from tests.support.window_loop import summarized
 
 MODEL = Model("openai", "gpt-5")
@@ -95,13 +96,7 @@ def compacted(session: Session) -> None:
     newest = next(questions(session.reader.state()), None)
     if newest is None or outcome_of(session.reader, newest).state != "done":
         return
-    part = session.context.request_compaction()
-    with session.lease():
-        session.context.start_compaction(part)
-        with session.assistant(MODEL, summary=True) as reply:
-            reply.add_text("they talked")
-            reply.finish()
-        session.context.complete_compaction(part, reply.id)
+    summarised(session)
 
 
 def refused(session: Session) -> None:
@@ -175,15 +170,6 @@ STEPS = {
     "withdrawn": {"nothing-asked"},
 }
 """Reasons to stop, by outcome: an interrupt may come too late."""
-
-
-def test_an_interrupt_stops_a_question_after_an_aborted_one() -> None:
-    """The abort of an earlier reply does not answer an interrupt of the next question."""
-    with open_store("memory:") as store:
-        session = store.create_session()
-        for work in (WORKS[0], aborted("aborted"), WORKS[0], WORKS[-1]):
-            work(session)
-        assert ContextWindow(session, environment={}).next_step() == Stop("interrupted")
 
 
 @pytest.mark.parametrize(

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-import eventlog
 from eventlog import Limits, MessageError, Reply, Session, Store
 from projections import CallModel, ContextWindow, ModelRequest
 from projections.loop import Step, Stop, fill_retrying
 
 Fill = Callable[[Reply, ModelRequest, int], object]
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """A store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store: Store) -> Session:
-    """A new session."""
-    return store.create_session(id="s")
 
 
 def run(session: Session, fill: Fill, **options: Any) -> tuple[Step, int]:

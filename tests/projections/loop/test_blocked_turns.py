@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -13,13 +13,6 @@ from projections import answer_text
 from projections.loop import Blocked, CallModel, ContextWindow, ModelRequest, RunTools, Stop
 from projections.window import LoopPolicy
 from tests.support.window_loop import LIMITS, SMALL, Loop, Reply
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """A store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
 
 
 def scripted(*answers: Reply) -> Callable[[ModelRequest], Reply]:
@@ -53,6 +46,7 @@ def test_a_doom_loop_leaves_its_turn_to_go_on(store: Store, way: str, tools: lis
                 step = loop.go(window)
                 assert isinstance(step, Blocked)
                 assert step.reason == "doom-loop"
+                assert f"{' and '.join(tools)}" in step.sentence
                 assert "`next_step(allow_repeats=True)`" in step.sentence
                 if raises:
                     raise step.error()

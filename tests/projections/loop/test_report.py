@@ -169,10 +169,7 @@ def test_a_pending_compaction_is_named(tmp_path: Path) -> None:
 
 
 def test_limits_and_calibration(tmp_path: Path) -> None:
-    """An unknown window has no usable tokens.
-
-    What a provider reported of a counted step calibrates the total and is listed.
-    """
+    """An unknown window has no usable tokens."""
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(id="s")
         session.user("hello " * 200)
@@ -205,22 +202,21 @@ def test_recorded_sessions_add_up(tmp_path: Path, name: str) -> None:
     assert report.tools
 
 
-def test_a_limit_of_messages_is_foretold_as_well() -> None:
+def test_a_limit_of_messages_is_foretold_as_well(store: eventlog.Store) -> None:
     """The messages that a preview keeps are kept, also where the view may have only a few."""
     policy = ContextPolicy(
         overflow=OverflowPolicy(max_messages=4), compaction=CompactionPolicy(preserve_recent_tokens=100_000)
     )
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        for number in range(6):
-            session.user(f"question {number}")
-            with session.assistant("test/m") as reply:
-                reply.add_text(f"answer {number}")
-                reply.finish()
-        window = ContextWindow(session, policy, limits=Limits(100_000, 10_000))
-        foretold = preview_compaction(window)
-        assert foretold is not None
-        assert foretold.tail_messages == 2
-        assert window.compact().completed
-        (started,) = [span.item for span in session.reader.spans() if isinstance(span.item, CompactionStarted)]
-        assert (started.through, started.tail, started.kept) == (foretold.through, foretold.tail, foretold.kept)
+    session = store.create_session()
+    for number in range(6):
+        session.user(f"question {number}")
+        with session.assistant("test/m") as reply:
+            reply.add_text(f"answer {number}")
+            reply.finish()
+    window = ContextWindow(session, policy, limits=Limits(100_000, 10_000))
+    foretold = preview_compaction(window)
+    assert foretold is not None
+    assert foretold.tail_messages == 2
+    assert window.compact().completed
+    (started,) = [span.item for span in session.reader.spans() if isinstance(span.item, CompactionStarted)]
+    assert (started.through, started.tail, started.kept) == (foretold.through, foretold.tail, foretold.kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -26,13 +26,6 @@ from projections.window import SummaryRequest
 from tests.support.window_loop import sections
 
 LIMITS = Limits(9_000, 1_000)
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """A store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
 
 
 async def answer(text: str, path: str | None, tokens: int) -> AsyncIterator[dict[str, Any]]:
@@ -95,7 +88,7 @@ def test_a_loop_of_coroutines_runs_to_its_end(store: Store) -> None:
     assert not session.holds_lease
 
 
-def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> None:
+async def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> None:
     """An abort leaves the old boundary in force, and the partial summary in the log."""
     session = store.create_session()
     for number in range(8):
@@ -113,16 +106,13 @@ def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> None:
             loops[0].call_soon_threadsafe(started.set)
             await asyncio.sleep(0.001)
 
-    async def loop() -> None:
-        loops.append(asyncio.get_running_loop())
-        async with AsyncContextWindow(ContextWindow(session, limits=LIMITS, summarizer=endless)) as window:
-            running = asyncio.create_task(window.compact())
-            await started.wait()
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-
-    asyncio.run(loop())
+    loops.append(asyncio.get_running_loop())
+    async with AsyncContextWindow(ContextWindow(session, limits=LIMITS, summarizer=endless)) as window:
+        running = asyncio.create_task(window.compact())
+        await started.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
     kinds = [span.item for span in session.reader.spans()]
     (failed,) = [item for item in kinds if isinstance(item, ev.CompactionFailed)]
     assert failed.reason == "aborted"
@@ -130,11 +120,8 @@ def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> None:
     assert session.reader.state().open_messages() == ()
 
 
-def test_subtasks_are_coroutines(store: Store) -> None:
-    """A subtask's answer or error is the result of its call.
-
-    A cancelled one is left aborted, its call interrupted.
-    """
+async def test_subtasks_are_coroutines(store: Store) -> None:
+    """A subtask's answer or error is the result of its call."""
     session = store.create_session()
     session.user([Text("do"), *(Subtask(f"{name} it", "why", "helper") for name in ("count", "drop", "wait"))])
     waiting = asyncio.Event()
@@ -155,19 +142,15 @@ def test_subtasks_are_coroutines(store: Store) -> None:
         return step
 
     children: list[Session] = []
-
-    async def loop() -> None:
-        async with AsyncContextWindow(ContextWindow(session, limits=LIMITS)) as window:
-            for _ in range(2):
-                children.append(await window.run_subtask(await step_of(window), work))
-                assert children[-1].info.parent == session.id
-            running = asyncio.create_task(window.run_subtask(await step_of(window), work))
-            await waiting.wait()
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-
-    asyncio.run(loop())
+    async with AsyncContextWindow(ContextWindow(session, limits=LIMITS)) as window:
+        for _ in range(2):
+            children.append(await window.run_subtask(await step_of(window), work))
+            assert children[-1].info.parent == session.id
+        running = asyncio.create_task(window.run_subtask(await step_of(window), work))
+        await waiting.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
     items = [span.item for span in session.reader.spans()]
     assert [item.output for item in items if isinstance(item, ev.ToolCompleted)] == [
         task_answer(children[0], "forty-two")
@@ -236,7 +219,7 @@ def test_an_interrupt_ends_and_closes_the_stream(store: Store, kind: type[Closin
     assert session.reader.state().open_messages() == ()
 
 
-def test_the_calls_of_a_step_run_side_by_side(store: Store) -> None:
+async def test_the_calls_of_a_step_run_side_by_side(store: Store) -> None:
     """Tools of one step may wait for each other; each result stands at its call."""
     session = store.create_session()
     session.user("Read both.")
@@ -254,19 +237,16 @@ def test_the_calls_of_a_step_run_side_by_side(store: Store) -> None:
         await asyncio.wait_for(theirs.wait(), 60)
         return f"the content of {arguments['file_path']}"
 
-    async def loop() -> None:
-        meeting.extend([asyncio.Event(), asyncio.Event()])
-        async with AsyncContextWindow(ContextWindow(session, limits=LIMITS, model=Model("p", "m"))) as window:
-            step = await window.next_step()
-            assert isinstance(step, CallModel)
-            reply, _ = await window.begin(step)
-            await afill(reply, twice("a", "b"))
-            step = await window.next_step()
-            assert isinstance(step, RunTools)
-            await asyncio.gather(*(window.run(call, meet) for call in step.calls))
-            await window.finish()
-
-    asyncio.run(loop())
+    meeting.extend([asyncio.Event(), asyncio.Event()])
+    async with AsyncContextWindow(ContextWindow(session, limits=LIMITS, model=Model("p", "m"))) as window:
+        step = await window.next_step()
+        assert isinstance(step, CallModel)
+        reply, _ = await window.begin(step)
+        await afill(reply, twice("a", "b"))
+        step = await window.next_step()
+        assert isinstance(step, RunTools)
+        await asyncio.gather(*(window.run(call, meet) for call in step.calls))
+        await window.finish()
     items = [span.item for span in session.reader.spans()]
     asked = {
         item.part: item.kind.call for item in items if isinstance(item, ev.PartStarted) and isinstance(item.kind, Tool)
@@ -281,21 +261,17 @@ async def afill_asking(reply: AsyncReply, chunks: AsyncIterator[dict[str, Any]])
 
 
 @pytest.mark.parametrize("filling", [afill, afill_asking])
-def test_a_reply_of_an_async_session_is_filled(store: Store, filling: Callable[[AsyncReply, Any], Any]) -> None:
+async def test_a_reply_of_an_async_session_is_filled(store: Store, filling: Callable[[AsyncReply, Any], Any]) -> None:
     """A chat without tools needs no window: `AsyncSession.assistant` gives what is filled."""
-
-    async def chat() -> None:
-        async with AsyncSession(session).assistant(model="openai/gpt-5") as reply:
-            assert (await filling(reply, answer("It is an event.", None, 5))).reason == "stop"
-
     session = store.create_session()
     session.user("What is it?")
-    asyncio.run(chat())
+    async with AsyncSession(session).assistant(model="openai/gpt-5") as reply:
+        assert (await filling(reply, answer("It is an event.", None, 5))).reason == "stop"
     (said,) = [part for part in ModelView.of(session).messages[-1].parts if isinstance(part, ViewText)]
     assert said.text.strip() == "It is an event."
 
 
-def test_a_slow_stream_notices_an_interrupt_soon(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_stream_notices_an_interrupt_soon(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop ends an answer of few tokens a second after seconds, not after many tokens."""
     clock = [0.0]
     monkeypatch.setattr("eventlog.session.filling.monotonic", lambda: clock[0])
@@ -308,14 +284,11 @@ def test_a_slow_stream_notices_an_interrupt_soon(store: Store, monkeypatch: pyte
             yield {"choices": [{"delta": {"content": f"{number} "}}]}
             said.append(number)
 
-    async def chat() -> None:
-        async with AsyncSession(session).assistant(model="openai/gpt-5") as reply:
-            assert (await afill(reply, slowly())).reason == "aborted"
-
     said: list[int] = []
     session = store.create_session()
     session.user("Count")
-    asyncio.run(chat())
+    async with AsyncSession(session).assistant(model="openai/gpt-5") as reply:
+        assert (await afill(reply, slowly())).reason == "aborted"
     assert said[-1] <= 5
 
 
@@ -348,47 +321,43 @@ def test_a_cancelled_loop_ends_as_cancelled_though_the_store_is_closed() -> None
     assert "closing the window then failed, too" in ended.value.__notes__[0]
 
 
-def test_a_window_of_asyncio_has_every_command(store: Store) -> None:
+async def test_a_window_of_asyncio_has_every_command(store: Store) -> None:
     """A window prunes, undoes, saves, shows its view and runs a call in steps."""
     session = store.create_session()
     session.user("Read it. " * 40)
-
-    async def work() -> None:
-        inner = ContextWindow(session, limits=LIMITS, model=Model("p", "m"), summarizer=summarise)
-        async with AsyncContextWindow(inner) as window:
-            assert (window.session, window.state, window.lease) == (session, inner.state, inner.lease)
-            assert window.lease is not None
-            await window.record()
-            step = await window.next_step()
-            assert isinstance(step, CallModel)
-            reply, request = await window.begin(step)
-            await afill(reply, answer("Looking.", "f1", request.counted))
-            step = await window.next_step()
-            assert isinstance(step, RunTools)
-            running = await window.start(step.calls[0])
-            assert running is not None
-            assert running.arguments == {"file_path": "f1"}
-            await window.succeed(running.call, "found", title="read")
-            await window.finish()
-            step = await window.next_step()
-            assert isinstance(step, CallModel)
-            reply, request = await window.begin(step)
-            await afill(reply, answer("Again.", "f2", request.counted))
-            step = await window.next_step()
-            assert isinstance(step, RunTools)
-            running = await window.start(step.calls[0])
-            assert running is not None
-            await window.fail(running.call, ValueError("no"))
-            await window.finish()
-            await window.next_step()
-            assert await window.prune() is None
-            assert window.tokens == inner.tokens
-            assert (await window.view()).messages == inner.view().messages
-            assert (await window.compact()).completed
-            assert await window.undo() == "compaction"
-            await window.save()
-
-    asyncio.run(work())
+    inner = ContextWindow(session, limits=LIMITS, model=Model("p", "m"), summarizer=summarise)
+    async with AsyncContextWindow(inner) as window:
+        assert (window.session, window.state, window.lease) == (session, inner.state, inner.lease)
+        assert window.lease is not None
+        await window.record()
+        step = await window.next_step()
+        assert isinstance(step, CallModel)
+        reply, request = await window.begin(step)
+        await afill(reply, answer("Looking.", "f1", request.counted))
+        step = await window.next_step()
+        assert isinstance(step, RunTools)
+        running = await window.start(step.calls[0])
+        assert running is not None
+        assert running.arguments == {"file_path": "f1"}
+        await window.succeed(running.call, "found", title="read")
+        await window.finish()
+        step = await window.next_step()
+        assert isinstance(step, CallModel)
+        reply, request = await window.begin(step)
+        await afill(reply, answer("Again.", "f2", request.counted))
+        step = await window.next_step()
+        assert isinstance(step, RunTools)
+        running = await window.start(step.calls[0])
+        assert running is not None
+        await window.fail(running.call, ValueError("no"))
+        await window.finish()
+        await window.next_step()
+        assert await window.prune() is None
+        assert window.tokens == inner.tokens
+        assert (await window.view()).messages == inner.view().messages
+        assert (await window.compact()).completed
+        assert await window.undo() == "compaction"
+        await window.save()
     assert not session.holds_lease
     assert [span.item.error for span in session.reader.spans() if isinstance(span.item, ev.ToolFailed)] == [
         "ValueError: no"

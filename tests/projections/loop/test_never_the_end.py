@@ -265,19 +265,18 @@ def test_after_one_action_that_the_stop_names_the_next_question_is_answered() ->
 
 
 @pytest.mark.parametrize("words", [7_000, 7_500, 7_900, 7_960])
-def test_a_paste_that_fitted_is_no_end(words: int) -> None:
+def test_a_paste_that_fitted_is_no_end(store: eventlog.Store, words: int) -> None:
     """An answered paste ends its turn, and every later question is answered."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        limits = Limits(10_000, 2_000)
-        session.user("word " * words)
-        loop = Loop(session, lambda request: Reply("said " * 600, tokens=request.counted + 600), {}, limits=limits)
+    session = store.create_session()
+    limits = Limits(10_000, 2_000)
+    session.user("word " * words)
+    loop = Loop(session, lambda request: Reply("said " * 600, tokens=request.counted + 600), {}, limits=limits)
+    assert loop.run() == Stop("finished")
+    for number in range(3):
+        session.user(f"question {number}")
         assert loop.run() == Stop("finished")
-        for number in range(3):
-            session.user(f"question {number}")
-            assert loop.run() == Stop("finished")
-            assert f"question {number}" in texts(loop.requests[-1].messages)
-        assert loop.count(RequestCompaction) == 1
+        assert f"question {number}" in texts(loop.requests[-1].messages)
+    assert loop.count(RequestCompaction) == 1
 
 
 @pytest.mark.parametrize(
@@ -287,10 +286,7 @@ def test_a_paste_that_fitted_is_no_end(words: int) -> None:
 @pytest.mark.parametrize("before", [0, 1, 3])
 @pytest.mark.parametrize("again", [False, True])
 def test_one_report_that_is_not_of_its_request_blocks_nothing(report: Tokens, before: int, *, again: bool) -> None:
-    """Reports over the window, or far over the count, are no size: questions are answered.
-
-    Also where no other report follows, and where the next question takes half of the window.
-    """
+    """Reports over the window, or far over the count, are no size: questions are answered."""
     with (
         eventlog.open("memory:") as store,
         ContextWindow(store.create_session(), SMALL, model=MODEL, limits=LIMITS, environment={}) as window,
@@ -311,33 +307,32 @@ def test_one_report_that_is_not_of_its_request_blocks_nothing(report: Tokens, be
 
 
 @pytest.mark.parametrize("act", ["ask", "model", "limits", "remove", "rollback"])
-def test_the_user_begins_the_count_of_failures_again(act: str) -> None:
+def test_the_user_begins_the_count_of_failures_again(store: eventlog.Store, act: str) -> None:
     """A message, another model, other limits, a removal, a rollback: compactions start again."""
-    with eventlog.open("memory:") as store:
-        session = store.create_session()
-        talk(session, 15)
-        old = session.user("old")
-        session.user("newest")
-        loop = Loop(session, lambda _request: Reply("done"), {}, SMALL, LIMITS, {"summarizer": silent})
-        for _ in range(2):
-            step = loop.run()
-            assert isinstance(step, Blocked)
-            assert loop.count(RequestCompaction) == 3
-        loop.options = {"summarizer": summarized}
-        match act:
-            case "ask":
-                session.user("asked")
-            case "model":
-                session.set_settings(model=eventlog.Model("test", "other"))
-            case "limits":
-                loop.limits = Limits(5_100, 1_000)
-            case "remove":
-                session.remove_message(old)
-            case _:
-                session.rollback(before=old)
-                session.user("instead")
-        assert loop.run() == Stop("finished")
-        assert loop.count(RequestCompaction) == 4
+    session = store.create_session()
+    talk(session, 15)
+    old = session.user("old")
+    session.user("newest")
+    loop = Loop(session, lambda _request: Reply("done"), {}, SMALL, LIMITS, {"summarizer": silent})
+    for _ in range(2):
+        step = loop.run()
+        assert isinstance(step, Blocked)
+        assert loop.count(RequestCompaction) == 3
+    loop.options = {"summarizer": summarized}
+    match act:
+        case "ask":
+            session.user("asked")
+        case "model":
+            session.set_settings(model=eventlog.Model("test", "other"))
+        case "limits":
+            loop.limits = Limits(5_100, 1_000)
+        case "remove":
+            session.remove_message(old)
+        case _:
+            session.rollback(before=old)
+            session.user("instead")
+    assert loop.run() == Stop("finished")
+    assert loop.count(RequestCompaction) == 4
 
 
 RESUMES = """

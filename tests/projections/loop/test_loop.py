@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-import eventlog
 from eventlog import events as ev
 from eventlog.errors import CallError, FencedError, LeaseHeldError, RefusedError, SummarizerError, WindowTooSmallError
 from eventlog.session.owner import LIVE
 from eventlog.session.session import Session
-from eventlog.store import Store
 from eventlog.values import INTERRUPTED, File, Limits, MessageError, Subtask, Text, Tokens, Usage
 from projections import ModelView
 from projections.loop import (
@@ -38,12 +33,8 @@ from projections.loop import (
 )
 from projections.loop.context.window_state import LAST_STEP
 from projections.loop.tasks.task_calls import task_answer
-from projections.view.model_view import digest_of
-from projections.view.neutral import NeutralMessage
-from projections.view.neutral import Text as Said
 from projections.view.part_rendering import CLEARED, QUESTION, SUBTASK
 from projections.window import (
-    CompactionPolicy,
     ContextPolicy,
     Hooks,
     LoopPolicy,
@@ -52,7 +43,6 @@ from projections.window import (
     SummaryRequest,
     ToolCalled,
     TruncationPolicy,
-    apply_patch,
 )
 from projections.window.compaction.continuation import CONTINUE, REMOVED
 from projections.window.compaction.summarizer import Piece
@@ -72,21 +62,6 @@ from tests.support.window_loop import (
     texts,
     told,
 )
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture
-def memory() -> Iterator[Store]:
-    """A store in memory, for decisions that do not depend on the engine."""
-    with eventlog.open("memory:") as store:
-        yield store
-
-
-@pytest.fixture
-def session(memory: Store) -> Session:
-    """A session in it."""
-    return memory.create_session(title="t")
 
 
 def stopped(step: Step) -> str:
@@ -189,10 +164,7 @@ def test_nothing_is_written_by_looking(session: Session) -> None:
 
 
 def test_a_reply_needs_the_lease_and_one_at_a_time(session: Session) -> None:
-    """`begin` is refused without the lease and while a reply is open.
-
-    A step of the program's is not the window's to perform.
-    """
+    """`begin` is refused without the lease and while a reply is open."""
     session.user("hello")
     window = ContextWindow(session, environment={})
     step = window.next_step()
@@ -231,10 +203,7 @@ def test_old_results_are_pruned_inside_a_loop(session: Session) -> None:
 
 
 def test_old_results_are_pruned_after_a_loop(session: Session) -> None:
-    """After a loop the newest two turns are protected.
-
-    Undoing the prune restores the view byte for byte.
-    """
+    """After a loop the newest two turns are protected."""
     policy = ContextPolicy(truncation=TruncationPolicy(enabled=False), prune=PrunePolicy(steps=None))
     limits = Limits(context=41_000, output=1_000)
     loop = Loop(session, lambda _request: Reply("ok"), {"look": lambda _given: "word " * 8_000}, policy, limits)
@@ -479,18 +448,6 @@ def test_a_prompt_that_alone_fills_the_window_is_reported(session: Session) -> N
         raise step.error()
 
 
-def test_a_limit_on_messages_compacts(session: Session) -> None:
-    """A limit on the number of messages in the view triggers a compaction."""
-    talk(session, 8, words=3)
-    session.user("go")
-    policy = msgspec.structs.replace(SMALL, overflow=OverflowPolicy(max_messages=10))
-    policy = msgspec.structs.replace(policy, compaction=CompactionPolicy(tail_turns=1))
-    loop = Loop(session, lambda _request: Reply("ok"), {}, policy, None, {"summarizer": summarized})
-    assert loop.run() == Stop("finished")
-    assert loop.kinds() == ["RequestCompaction", "Compact", "CallModel", "Stop"]
-    assert len(loop.requests[0].messages) <= 10
-
-
 # -- switches --------------------------------------------------------------------------------------
 
 
@@ -517,10 +474,7 @@ def test_auto_off_is_obeyed_everywhere(session: Session, switch: str) -> None:
 
 
 def test_prune_off_is_obeyed_everywhere(session: Session) -> None:
-    """`EVENTLOG_PRUNE=0` switches pruning off in a loop and by hand.
-
-    A value that is neither on nor off is refused.
-    """
+    """`EVENTLOG_PRUNE=0` switches pruning off in a loop and by hand."""
     policy = ContextPolicy(truncation=TruncationPolicy(enabled=False), overflow=OverflowPolicy(auto=False))
     limits = Limits(context=21_000, output=1_000)
     session.user("look")
@@ -597,19 +551,6 @@ def test_without_anything_before_it_a_refused_message_is_not_made_again(session:
 # -- going on --------------------------------------------------------------------------------------
 
 
-def test_an_answered_turn_ends_however_full_the_window_is(session: Session) -> None:
-    """The loop ends behind the answer; the window is compacted once there is a next question."""
-    talk(session, 12)
-    session.user("newest")
-    loop = Loop(session, lambda _request: Reply("done", tokens=4_100), {}, SMALL, LIMITS, {"summarizer": summarized})
-    assert loop.run() == Stop("finished")
-    assert loop.kinds() == ["CallModel", "Stop"]
-    session.user("next")
-    loop.model = lambda _request: Reply("done")
-    assert loop.run() == Stop("finished")
-    assert loop.kinds()[2:] == ["RequestCompaction", "Compact", "CallModel", "Stop"]
-
-
 def test_a_hook_may_keep_the_loop_from_going_on(session: Session) -> None:
     """The hook learns which compaction it is; its no, or the policy's, stops the continuation."""
     told_of: list[AutoContinue] = []
@@ -668,10 +609,7 @@ def test_messages_that_arrive_in_a_turn_can_be_wrapped_as_reminders(session: Ses
 
 
 def test_the_last_step_of_a_turn_is_told_so_and_no_other_follows(session: Session) -> None:
-    """A step limit is enforced, also across compactions.
-
-    The last request ends with a word that it is; a new question begins anew.
-    """
+    """A step limit is enforced, also across compactions."""
     policy = msgspec.structs.replace(SMALL, loop=LoopPolicy(max_steps=14))
     session.user("go on and on")
     tools: dict[str, Callable[[dict[str, Any]], str]] = {"look": lambda given: f"{given} " + "word " * 600}
@@ -689,44 +627,11 @@ def test_the_last_step_of_a_turn_is_told_so_and_no_other_follows(session: Sessio
     assert len(loop.requests) == 28
 
 
-def test_identical_calls_in_a_row_are_reported(session: Session) -> None:
-    """Three identical calls in a row block the loop, in any argument order, unless allowed."""
-    session.user("go")
-    tools: dict[str, Callable[[dict[str, Any]], str]] = {"look": lambda _given: "nothing"}
-    arguments = ['{"a": 1, "b": 2}', '{"b": 2, "a": 1}', '{ "a":1,"b":2 }']
-    model = scripted(*(Reply(calls=[("look", given)]) for given in arguments), Reply("enough"))
-    loop = Loop(session, model, tools)
-    with loop.window() as window:
-        step = loop.go(window)
-        assert stopped(step) == "doom-loop"
-        assert "look 3 times" in str(step)
-        assert isinstance(window.next_step(allow_repeats=True), RunTools)
-    assert loop.count(RunTools) == 2
-    assert stopped(loop.run()) == "aborted"
-
-
-def test_two_calls_that_alternate_are_reported(session: Session) -> None:
-    """A B A B A B blocks the loop before the third B runs, unless allowed."""
-    session.user("go")
-    tools: dict[str, Callable[[dict[str, Any]], str]] = {"look": lambda _given: "x", "check": lambda _given: "y"}
-    model = scripted(*(Reply(calls=[(name, "{}")]) for name in ("look", "check") * 3), Reply("enough"))
-    loop = Loop(session, model, tools)
-    with loop.window() as window:
-        step = loop.go(window)
-        assert stopped(step) == "doom-loop"
-        assert "look and check" in str(step)
-        assert isinstance(window.next_step(allow_repeats=True), RunTools)
-    assert loop.count(RunTools) == 5
-
-
 # -- messages that arrive --------------------------------------------------------------------------
 
 
 def test_a_queued_message_waits_unseen_and_is_promoted_after_the_turn(session: Session) -> None:
-    """A queued message is in no request of the running turn; a steering one is in the next.
-
-    Each queued has a turn of its own.
-    """
+    """A queued message is in no request of the running turn; a steering one is in the next."""
     session.user("first")
     arrived: list[str] = []
 
@@ -860,23 +765,6 @@ def test_an_interrupt_from_another_handle_stops_the_loop(engine: Engine) -> None
     assert results(loop.requests[-1].messages)[0].error
 
 
-def test_an_interrupt_from_another_process_stops_the_loop(tmp_path: Path) -> None:
-    """Another process may ask for the stop."""
-    script = f"import eventlog\nwith eventlog.open({str(tmp_path / 'store')!r}) as s: s.session('s').interrupt()"
-    with eventlog.open(tmp_path / "store") as store:
-        session = store.create_session(id="s")
-        session.user("go")
-
-        def model(request: ModelRequest) -> Reply:
-            del request
-            subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
-            return Reply(calls=[("look", "{}")])
-
-        loop = Loop(session, model)
-        assert loop.run() == Stop("interrupted")
-        assert len(loop.requests) == 1
-
-
 def test_an_interrupt_ends_an_answer_that_streams(engine: Engine) -> None:
     """A stream is ended early with what it had said; an older interrupt does not count."""
     session = engine.open().create_session(id="s")
@@ -947,10 +835,7 @@ def test_an_interrupt_at_the_end_of_a_summary_is_not_lost(session: Session) -> N
 
 
 def test_an_abort_stops_and_a_crash_resumes(engine: Engine) -> None:
-    """A turn that the user broke off stays so until the user says something.
-
-    What a crash broke off goes on by itself.
-    """
+    """A turn that the user broke off stays so until the user says something."""
     store = engine.open()
     aborted = store.create_session(id="aborted")
     aborted.user("go")
@@ -1058,31 +943,6 @@ def test_an_error_of_the_loop_itself_is_recorded_and_stops(session: Session) -> 
 # -- hooks and the system prompt -------------------------------------------------------------------
 
 
-@pytest.mark.promise(10)
-def test_what_hooks_change_is_recorded_and_can_be_rebuilt(session: Session) -> None:
-    """Promise 10: the step's patch, applied to its view, gives the recorded request."""
-    session.set_system_prompt("header", "rest")
-    talk(session, 3, words=3)
-    session.user("who am I")
-
-    def messages(found: list[NeutralMessage]) -> list[NeutralMessage]:
-        extra = NeutralMessage("user", (Said("You are told: \ud800."),))
-        return [*found[:2], *found[3:-1], extra, found[-1]]
-
-    hooks = Hooks(system=lambda system: [*system, "more", "and more"], messages=messages)
-    loop = Loop(session, lambda _request: Reply("ok"), {}, None, None, {"hooks": hooks})
-    loop.run()
-    (request,) = loop.requests
-    assert request.system == ("header", "rest\nmore\nand more")
-    started = [recorded.event for recorded in session.events() if isinstance(recorded.event, ev.StepStarted)][-1]
-    assert started.patch is not None
-    view = ModelView.of(session, started.view_version)
-    sent, system = apply_patch(view.messages, view.system, session.store.text(started.patch))
-    assert (sent, system) == (request.messages, request.system)
-    assert started.view_digest == digest_of(sent, system, view.tools) == request.digest != view.digest
-    assert started.counted == request.counted
-
-
 def test_hooks_that_change_nothing_leave_no_patch(session: Session) -> None:
     """A hook that returns its input leaves no patch, and the digest is the view's."""
     session.user("go")
@@ -1095,10 +955,7 @@ def test_hooks_that_change_nothing_leave_no_patch(session: Session) -> None:
 
 
 def test_hooks_of_a_summary_add_context_replace_the_prompt_and_transform_the_messages(session: Session) -> None:
-    """Context goes behind the prompt.
-
-    Another prompt is taken without asking for the template's sections.
-    """
+    """Context goes behind the prompt."""
     talk(session, 6)
     seen: list[SummaryRequest] = []
 
@@ -1121,10 +978,7 @@ def test_hooks_of_a_summary_add_context_replace_the_prompt_and_transform_the_mes
 
 
 def test_the_system_prompt_has_two_segments_and_the_first_stays(session: Session) -> None:
-    """Header, then the caller's and the message's own.
-
-    The header is the same bytes in every turn and after a compaction.
-    """
+    """Header, then the caller's and the message's own."""
     session.set_system_prompt("You are an agent.", "Today is Monday.")
     loop = Loop(session, lambda _request: Reply("word " * 500), {}, SMALL, LIMITS, {"summarizer": summarized})
     for number in range(9):

@@ -20,6 +20,7 @@ from projections import ModelView
 from projections.loop import afill_retrying, fill_retrying, refusal
 from projections.loop.context.backoff import Backoff, seconds_asked
 from projections.loop.context.retrying import LOOK_EVERY
+from projections.view.neutral import Call
 from projections.view.neutral import Text as ViewText
 
 MODEL = Model("openai", "gpt-5")
@@ -270,10 +271,9 @@ def test_a_call_of_an_unknown_form_has_a_name_and_an_id(session: Session) -> Non
         reply.step()
         chunks = [{"choices": [{"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]}]
         assert fill_retrying(reply, lambda: chunks).reason == "tool-calls"
-        assert [reply.call(call.id).call_id for call in reply._calls] == ["call_0", "call_1"]
-        for call in reply._calls:
-            call.fail("unknown")
-        reply.finish("tool-calls")
+        reply.abort()
+    parts = [part for message in ModelView.of(session).messages for part in message.parts]
+    assert [part.call for part in parts if isinstance(part, Call)] == ["call_0", "call_1"]
 
 
 # -- refusals --------------------------------------------------------------------------------------

@@ -11,11 +11,12 @@ from eventlog import events as ev
 from eventlog.session.outcome import outcome_of
 from eventlog.session.session import Session
 from eventlog.store import Store
-from eventlog.values import Limits, MessageError, Subtask
+from eventlog.values import Limits, Subtask
 from projections import ModelView, Transcript, answer_text
 from projections.loop import Blocked, CallModel, ContextWindow, RunSubtask, RunTools, Stop, task_tool
 from projections.view.neutral import Result, Text
 from projections.window.policy.policy import CompactionPolicy, ContextPolicy
+from tests.support.compactions import compacted
 from tests.support.window_loop import sections
 
 SMALL = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=40, tail_turns=1))
@@ -129,32 +130,6 @@ def some_turns(session: Session) -> None:
         answer(session)
 
 
-@pytest.mark.parametrize("seen", ["by none", "by a reply with a call", "by one that broke off", "while refused"])
-def test_no_compaction_covers_a_question_that_waits(store: Store, seen: str) -> None:
-    """Two questions that wait stay beside the summary, whichever replies have seen them."""
-    session = store.create_session(id="s")
-    some_turns(session)
-    waiting = [session.user(f"waits {number}") for number in range(2)]
-    if seen == "by a reply with a call":
-        with session.assistant(MODEL) as reply:
-            reply.tool("look", call_id="c", input={}).succeed("word " * 200)
-            reply.finish("tool-calls")
-    elif seen == "by one that broke off":
-        with pytest.raises(KeyboardInterrupt), session.assistant(MODEL) as reply:  # noqa: PT012
-            reply.add_text("word " * 200)
-            raise KeyboardInterrupt
-    elif seen == "while refused":
-        with session.assistant(MODEL) as reply:
-            reply.abort(MessageError("overflow", "too long"))
-    with window_of(session) as window:
-        assert window.compact().completed
-        assert [text for text in asked_in(window.view()) if text.startswith("waits")] == ["waits 0", "waits 1"]
-        assert [outcome_of(session.reader, name).state for name in waiting] == ["pending", "pending"]
-        assert isinstance(window.next_step(), CallModel)
-    answer(session)
-    assert [outcome_of(session.reader, name).state for name in waiting] == ["done", "done"]
-
-
 def test_what_the_view_shows_behind_the_covered_range_is_kept(store: Store) -> None:
     """A question that is older than the last covered reply, and stands behind it, stays there."""
     session = store.create_session(id="s")
@@ -193,13 +168,7 @@ def test_a_compaction_keeps_the_questions_that_wait(store: Store, *, bound: bool
             reply.tool("look", call_id="c", input={}).succeed("out")
             reply.finish("tool-calls")
     waiting.append(session.user(TEXTS[3]))
-    part = session.context.request_compaction()
-    with session.lease():
-        session.context.start_compaction(part, through=waiting[-1] if bound else None)
-        with session.assistant(MODEL, summary=True) as summary:
-            summary.add_text("they talked")
-            summary.finish()
-        session.context.complete_compaction(part, summary.id)
+    compacted(session, through=waiting[-1] if bound else None)
     (started,) = [found.event for found in session.events() if isinstance(found.event, ev.CompactionStarted)]
     assert started.kept == tuple(waiting)
     assert [text for text in asked_in(ModelView.of(session)) if text in TEXTS] == TEXTS[1:]
@@ -216,9 +185,7 @@ def test_a_compaction_keeps_no_question_behind_its_bound(store: Store) -> None:
     session.user("old")
     answered = answer(session)
     session.user("new")
-    part = session.context.request_compaction()
-    with session.lease():
-        session.context.start_compaction(part, through=answered)
+    compacted(session, through=answered)
     (started,) = [found.event for found in session.events() if isinstance(found.event, ev.CompactionStarted)]
     assert started.kept == ()
 
@@ -227,12 +194,7 @@ def test_a_covered_question_is_not_withdrawn(store: Store) -> None:
     """A program covers all, a question that waits too; the answer has seen both."""
     session = store.create_session(id="s")
     covered = session.user("first")
-    part = session.context.request_compaction()
-    with session.lease():
-        session.context.start_compaction(part, kept=())
-        with session.assistant(MODEL, summary=True) as reply:
-            reply.finish()
-        session.context.complete_compaction(part, reply.id)
+    compacted(session, "", kept=())
     assert outcome_of(session.reader, covered).state == "pending"
     assert [info.id for info in store.unfinished()] == ["s"]
     step = window_of(session).next_step()
@@ -243,21 +205,6 @@ def test_a_covered_question_is_not_withdrawn(store: Store) -> None:
     assert [outcome_of(session.reader, name).state for name in (covered, again)] == ["done", "done"]
     assert window_of(session).next_step() == Stop("finished")
     assert store.unfinished() == []
-
-
-def test_questions_that_fill_the_window_alone_are_named(store: Store) -> None:
-    """The stop names the questions that wait, no summary is asked for, and removing one helps."""
-    session = store.create_session(id="s")
-    some_turns(session)
-    waiting = [session.user(f"{number} " + "word " * 3_300) for number in range(2)]
-    with window_of(session, Limits(6_000, 1_000)) as window:
-        step = window.next_step()
-        assert isinstance(step, Blocked)
-        assert all(name in step.sentence for name in waiting)
-        session.remove_message(waiting[0])
-        while (step := window.next_step()) and not isinstance(step, CallModel):
-            window.perform(step)
-        assert isinstance(step, CallModel)
 
 
 # -- the answer of a task's turn -------------------------------------------------------------------

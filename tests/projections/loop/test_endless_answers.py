@@ -56,24 +56,20 @@ def test_a_summariser_of_ones_own_has_an_end(endless: Summarizer, monkeypatch: p
             pass
 
 
-def test_a_compaction_without_an_end_changes_nothing() -> None:
-    """A summary that does not end fails its compaction.
-
-    The view is as before, and the next compaction can complete.
-    """
-    with eventlog.open("memory:") as store:
-        session = store.create_session(id="s")
-        for turn in range(6):
-            session.user(f"question {turn} " + "word " * 400)
-            with session.assistant("p/m") as reply:
-                reply.add_text("answer " * 400)
-                reply.finish()
-        for asks in (words, summarize_offline, words):
-            before = ModelView.of(session).messages
-            with ContextWindow(session, model="p/m", limits=Limits(60_000, output=8_000), summarizer=asks) as window:
-                result = window.compact()
-            after = ModelView.of(session).messages
-            assert result.completed == (asks is summarize_offline)
-            if asks is words:
-                assert "SummarizerRefusedError" in result.reason or "no end" in result.reason
-                assert list(after)[: len(before)] == list(before)
+def test_a_compaction_without_an_end_changes_nothing(store: eventlog.Store) -> None:
+    """A summary that does not end fails its compaction."""
+    session = store.create_session(id="s")
+    for turn in range(6):
+        session.user(f"question {turn} " + "word " * 400)
+        with session.assistant("p/m") as reply:
+            reply.add_text("answer " * 400)
+            reply.finish()
+    for asks in (words, summarize_offline, words):
+        before = ModelView.of(session).messages
+        with ContextWindow(session, model="p/m", limits=Limits(60_000, output=8_000), summarizer=asks) as window:
+            result = window.compact()
+        after = ModelView.of(session).messages
+        assert result.completed == (asks is summarize_offline)
+        if asks is words:
+            assert "SummarizerRefusedError" in result.reason or "no end" in result.reason
+            assert list(after)[: len(before)] == list(before)

@@ -122,13 +122,7 @@ class Costs:
 @pytest.mark.parametrize("one_turn", [False, True])
 @pytest.mark.parametrize("planner", PLANNERS_KEPT)
 def test_a_step_costs_what_is_new(planner: str, *, one_turn: bool) -> None:
-    """`next_step`, `begin`, `run` and `finish` cost at 800 turns what they cost at 100.
-
-    So do 800 steps of one turn.
-
-    In the long form at 1,600, too. While the long session takes its measured turns, short ones take
-    theirs in between, so a busy machine slows both.
-    """
+    """`next_step`, `begin`, `run` and `finish` cost at 800 turns what they cost at 100."""
     policy = ContextPolicy(prune=PrunePolicy(policy=planner, trigger=0.0))
     with eventlog.open("memory:") as store, ExitStack() as stack:
 

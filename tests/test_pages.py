@@ -45,7 +45,6 @@ from tests.support.pages import (
     python_examples,
 )
 from tests.support.postgres_server import Server
-from tests.test_layers import LAYERS
 
 TOPS = ("eventlog", "projections", "tests", "benchmarks")
 _ADDRESS = "DATABASE_URL"
@@ -137,13 +136,6 @@ def test_numbers_of_the_readme_are_measured() -> None:
     numbers = re.findall(r"([\d.,]+) (?:ms|µs|MB)\b", table)
     assert len(numbers) > 10
     assert [number for number in numbers if number not in cells and f"{number} ms" not in cells] == []
-
-
-def test_the_table_of_layers_is_the_one_that_is_checked() -> None:
-    """The layers in `eventlog/README.md` are those of `tests/test_layers.py`."""
-    section = PAGES["eventlog/README.md"].partition("\n## Layers\n")[2].partition("\n## ")[0]
-    rows = [re.findall(r"`(\w+)`", line.split("|")[2]) for line in section.splitlines() if line.startswith("|")]
-    assert [row for row in rows if row] == [row.split() for row in LAYERS["eventlog"].split("|")]
 
 
 # -- files, links, tests -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The price of shapes of work under the default prune policy, against the best of three others."""
+"""The price of work under the default prune policy, against the best of three."""
 
 from __future__ import annotations
 

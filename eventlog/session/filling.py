@@ -38,7 +38,7 @@ _QUOTED = 200
 
 
 class Fillable(Protocol):
-    """The commands by which an answer fills a reply, and `fill`, which gives them; see `Reply`."""
+    """The commands by which an answer fills a reply, and `fill` itself; see `Reply`."""
 
     api: str
 

@@ -37,7 +37,7 @@ __all__ = ["Reply"]
 
 
 class Reply(Fillable):
-    """An assistant message, open inside its `with` block.
+    """An assistant message, open inside its `with` block; `fill` takes a provider's answer.
 
     Left without `finish`, it is finished as aborted; left by an exception, as failed, with the
     status and the text of a provider's answer (an exception with `status_code`). A stop of the

@@ -1,1 +1,1 @@
-"""Answers of providers, live or recorded, read chunk by chunk into steps; a reader for each API."""
+"""Answers of providers, live or recorded, read chunk by chunk into steps."""

@@ -128,7 +128,7 @@ class AnswerReader:
 
 
 def plain(chunk: Any) -> Mapping[str, Any]:
-    """Return a chunk as it goes over the wire: a mapping, or the object of a provider's package.
+    """Return a chunk as it goes over the wire; it may be an object of a package.
 
     What a helper stream adds, the answer so far, is left out: it would be read again at each chunk.
     """

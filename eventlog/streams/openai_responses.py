@@ -1,4 +1,4 @@
-"""Reader of OpenAI Responses, and of compatible servers: a stream's events, or a whole response.
+"""Reader of OpenAI Responses: the events of a stream, or a whole response.
 
 Texts and pieces of reasoning are parts of their items; item ids, phases and encrypted reasoning are
 their metadata. What the provider runs has its result in the answer. Items of unknown types, and
@@ -27,7 +27,7 @@ _TEXTS = {
 }
 """Events with a piece of text, and where it belongs in its item."""
 _ARGUMENTS = frozenset({"response.function_call_arguments.delta", "response.mcp_call_arguments.delta"})
-"""Events with a piece of arguments that are JSON; other inputs are read from the whole item."""
+"""Events with a piece of JSON arguments; other inputs are read from the whole item."""
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content-filter"}
 _HOSTED = frozenset(

@@ -53,7 +53,7 @@ def metadata_of(provider: str, **fields: object) -> Json | None:
 
 
 def is_whole(arguments: str) -> bool:
-    """Return whether the arguments of a call are a whole JSON object; none at all are one, too."""
+    """Return whether the arguments of a call are a whole JSON object, or none at all."""
     if not arguments.strip():
         return True
     try:

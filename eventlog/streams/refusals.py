@@ -25,7 +25,7 @@ _WORDS = re.compile(
     + "|".join(_CODES),
     re.IGNORECASE,
 )
-"""OpenAI, Anthropic, Gemini, Bedrock, xAI, llama.cpp, Copilot, Moonshot, GLM, DashScope, vLLM."""
+"""Words of OpenAI, Anthropic, Gemini, Bedrock, xAI, llama.cpp, Moonshot, GLM and vLLM."""
 _OTHER = re.compile(r"tokens? per (?:min|day|hour)|\bTPM\b|rate limit|image exceeds", re.IGNORECASE)
 _STATUSES = frozenset({400, 413, 422})
 

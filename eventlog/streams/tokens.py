@@ -49,7 +49,7 @@ def responses_usage(found: dict[str, Any]) -> Usage:
 
 
 def anthropic_usage(found: dict[str, Any]) -> Usage:
-    """Return the usage of Messages: its input has neither what the cache gave nor what it took."""
+    """Return the usage of Messages, whose input has no tokens of the cache."""
     details = object_of(found.get("output_tokens_details"))
     return Usage(
         Tokens(
@@ -63,7 +63,7 @@ def anthropic_usage(found: dict[str, Any]) -> Usage:
 
 
 def gemini_usage(found: dict[str, Any]) -> Usage:
-    """Return the usage of Gemini: thoughts are output here, and are not part of its candidates."""
+    """Return the usage of Gemini; thoughts, which candidates lack, are output."""
     read, thought = number_of(found.get("cachedContentTokenCount")), number_of(found.get("thoughtsTokenCount"))
     given = number_of(found.get("promptTokenCount")) + number_of(found.get("toolUsePromptTokenCount"))
     total = found.get("totalTokenCount")

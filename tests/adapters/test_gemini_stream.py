@@ -59,7 +59,7 @@ def test_the_objects_of_the_package_are_read_as_the_wire_is(chunks: list[Chunk] 
 
 
 def test_a_whole_answer_of_the_package() -> None:
-    """What `generate_content` returns fills a reply at once."""
+    """A whole answer of `generate_content` fills a reply at once."""
     answer = types.GenerateContentResponse.model_validate(GEMINI_WHOLE)
     assert parts_of(answer)[0] == parts_of(GEMINI_WHOLE)[0]
     assert asyncio.iscoroutinefunction(client([]).aio.models.generate_content)

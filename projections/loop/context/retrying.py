@@ -96,7 +96,7 @@ class Attempts:
 
 
 def fail(reply: Reply, error: Exception) -> None:
-    """End a reply whose answer cannot be read, or is an error; that of another error stays open."""
+    """End a reply whose answer is an error or cannot be read; others stay open."""
     if isinstance(error, StreamError | UnknownStreamError):
         end_reply(reply, error)
 

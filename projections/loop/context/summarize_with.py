@@ -1,4 +1,4 @@
-"""A summariser from the loop's own callable: one way to ask a model, for answers and summaries."""
+"""A summariser from the loop's own callable: one way to ask a model."""
 
 from __future__ import annotations
 

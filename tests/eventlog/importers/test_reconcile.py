@@ -61,7 +61,7 @@ def talk(*texts: str) -> list[dict[str, Any]]:
 
 
 def effective(store: Store, session: str) -> list[ev.Event]:
-    """Return the events of a session's effective history, but not where it began or was forked."""
+    """Return the events of a session's effective history behind its beginning or fork."""
     events = [found.event for span in store.session(session).history() for found in span.events()]
     return [event for event in events if not isinstance(event, (ev.SessionStarted, ev.SessionForked, ev.RolledBack))]
 

@@ -1,4 +1,4 @@
-"""Anthropic Messages, OpenAI Responses and Gemini, streamed or whole, become parts of a reply."""
+"""Answers of Anthropic, OpenAI Responses and Gemini become parts of a reply."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ GEMINI: list[Chunk] = [
 
 
 def parts_of(answer: object, **options: Any) -> tuple[list[Any], Filled, list[ev.Custom]]:
-    """Fill a reply; return its parts (kind, text or call, metadata), its end, and what was kept."""
+    """Fill a reply; return its parts with their metadata, its end, and the facts kept."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("go")

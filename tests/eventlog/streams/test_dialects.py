@@ -113,7 +113,7 @@ def test_each_call_of_a_dialect_is_whole(name: str) -> None:
 @pytest.mark.parametrize("arguments", ['{"p":', '{"p":1}{"p":2}', "[1]", "ls -l", '"x"'])
 @pytest.mark.parametrize("finish", ["tool_calls", "length"])
 def test_a_call_without_whole_arguments_fails_and_goes_back_to_the_model(arguments: str, finish: str) -> None:
-    """It never runs; the other calls do, and the failure says what the model has to do."""
+    """The call never runs, the others do, and the failure tells the model what to do."""
     chunks = [chunk(call(0, "a", "ls", arguments)), chunk(call(1, "b", "cat", '{"q":2}'), finish=finish)]
     with eventlog.open("memory:") as store:
         session, end = filled(chunks, store)

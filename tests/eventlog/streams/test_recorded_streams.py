@@ -121,13 +121,13 @@ def _helped(kind: str, data: bytes) -> Any:
 
 
 def told(found: tuple[list[Parts], list[Any], Filled | None]) -> tuple[Any, ...]:
-    """What two ways of filling have to agree on."""
+    """The results on which two ways of filling have to agree."""
     parts, tokens, end = found
     return parts, tokens, None if end is None else (end.reason, end.usage, len(end.calls))
 
 
 def test_a_recorded_stream_is_one_answer_live_and_imported() -> None:
-    """Text, reasoning, calls, arguments and tokens of every recorded stream are the importer's."""
+    """Text, reasoning, calls and tokens of each recorded stream are the importer's."""
     wrong: list[str] = []
     for path in recorded():
         parts, tokens, _ = filled(chunks_in(path.read_bytes()))

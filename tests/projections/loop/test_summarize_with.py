@@ -138,7 +138,7 @@ FAILURES: list[tuple[list[list[Chunk | Exception]], type[Exception], int]] = [
 @WAYS
 @pytest.mark.parametrize(("answers", "error", "asked"), FAILURES)
 def test_a_failure_is_told_by_its_kind(answers: list[Any], error: type[Exception], asked: int, way: Any) -> None:
-    """Refused, too large, cut, broken off behind its first text: each is the error of its kind."""
+    """A summary refused, too large, cut or broken off is the error of its kind."""
     model = Model(*answers)
     with pytest.raises(error) as caught:
         summary(model, way)

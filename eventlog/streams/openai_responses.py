@@ -66,6 +66,11 @@ class ResponsesReader:
         self._open: tuple[_Item, tuple[str, object]] | None = None
         """The item, and the place in it, of the text that is open."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer has its end; later chunks may tell its usage."""
+        return bool(self._reason)
+
     def take(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
         """Yield the steps of an event."""
         kind = text_of(chunk.get("type"))

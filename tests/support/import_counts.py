@@ -122,7 +122,7 @@ def anthropic_counts(path: Path) -> Counts:
     starts = {record["message"]["id"]: record["message"] for record in records if record["type"] == "message_start"}
     blocks = [record["content_block"] for record in records if record["type"] == "content_block_start"]
     blocks += [block for message in starts.values() for block in message["content"]]
-    deltas = [record["delta"]["type"] for record in records if record["type"] == "content_block_delta"]
+    deltas = [record["delta"] for record in records if record["type"] == "content_block_delta"]
     kinds = [block["type"] for block in blocks]
     calls = sum(kind.endswith("tool_use") for kind in kinds)
     return Counts(
@@ -130,7 +130,7 @@ def anthropic_counts(path: Path) -> Counts:
         calls + sum(kind in {"text", "thinking", "redacted_thinking"} for kind in kinds),
         calls,
         sum(kind.endswith("tool_result") for kind in kinds),
-        sum(kind in {"text_delta", "thinking_delta", "input_json_delta"} for kind in deltas),
+        sum(bool(delta.get("text") or delta.get("thinking") or delta.get("partial_json")) for delta in deltas),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from eventlog.errors import RequestTooLargeError, SummarizerError, SummarizerRefusedError, UnknownStreamError
-from eventlog.importers.openai.chat_sse import chat_usage
+from eventlog.streams.tokens import chat_usage
 from projections.loop.streaming.chat_text import said_by, texts_of
 from projections.loop.streaming.stream_api import is_chat
 from projections.window.compaction.summarizer import Piece, ToolCalled

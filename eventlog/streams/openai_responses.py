@@ -96,7 +96,7 @@ class ResponsesReader:
 
     def end(self) -> Iterator[Step]:
         """Yield what is left once the stream is over; no `Ended` for an answer that broke off."""
-        yield Closed(metadata_of(_PROVIDER, refusal=self._refuses))
+        yield Closed(metadata_of(_PROVIDER, refusal=self._refuses or None))
         if self._reason:
             yield Ended("tool-calls" if self._calls and self._reason == "stop" else self._reason)
 
@@ -144,7 +144,9 @@ class ResponsesReader:
     def _close(self, item: _Item, **about: object) -> Iterator[Step]:
         refuses, self._refuses = self._refuses, False
         self._open = None
-        yield Closed(metadata_of(_PROVIDER, itemId=item.key, annotations=item.annotations, refusal=refuses, **about))
+        yield Closed(
+            metadata_of(_PROVIDER, itemId=item.key, annotations=item.annotations, refusal=refuses or None, **about)
+        )
 
     # -- items -------------------------------------------------------------------------------------
 

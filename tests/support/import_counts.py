@@ -130,7 +130,8 @@ def anthropic_counts(path: Path) -> Counts:
         calls + sum(kind in {"text", "thinking", "redacted_thinking"} for kind in kinds),
         calls,
         sum(kind.endswith("tool_result") for kind in kinds),
-        sum(bool(delta.get("text") or delta.get("thinking") or delta.get("partial_json")) for delta in deltas),
+        sum(bool(block.get("input")) for block in blocks)
+        + sum(bool(delta.get("text") or delta.get("thinking") or delta.get("partial_json")) for delta in deltas),
     )
 
 
@@ -213,11 +214,11 @@ def codex_counts(path: Path) -> Counts:
 
 
 def responses_counts(path: Path) -> Counts:
-    """Counts of a Responses stream: texts by place, calls and outputs by item."""
+    """Counts of a Responses stream without deltas: texts by place, calls and outputs by item."""
     places: set[Any] = set()
     calls: set[Any] = set()
     messages: set[Any] = set()
-    results = deltas = tokens = 0
+    results = tokens = 0
     for record in _stream(path):
         kind: str = record["type"]
         item: dict[str, Any] = record.get("item", {})
@@ -235,8 +236,7 @@ def responses_counts(path: Path) -> Counts:
             results += hosted or item["type"].endswith("_output")
             if item["type"] == "reasoning":
                 places |= set() if any(place[0] == item["id"] for place in places) else {(item["id"], 0)}
-        deltas += kind.endswith(".delta")
-    return Counts(len(messages), len(places) + len(calls), len(calls), results, deltas, tokens)
+    return Counts(len(messages), len(places) + len(calls), len(calls), results, 0, tokens)
 
 
 def message_counts(messages: list[Any]) -> Counts:

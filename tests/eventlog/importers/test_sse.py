@@ -112,7 +112,7 @@ def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
     for path in RESPONSES:
         report = import_file(store, path)
         stored = stored_counts(store.session(name) for name in report.sessions)
-        assert stored == responses_counts(path), path.name
+        assert stored._replace(deltas=0) == responses_counts(path), path.name
         assert (report.messages, report.parts, report.skipped) == (*stored[:2], [])
     position = store.log.last_positions()
     for path in [*ANTHROPIC, *OPENAI, *RESPONSES]:
@@ -145,8 +145,8 @@ def test_fields_without_an_event_stay_readable(store: Store) -> None:
         fields |= {leaf for error in errors for leaf in leaves(json.loads(error))}
         for record in stream_records(path).values():
             for leaf in leaves(record) if isinstance(record, dict) else ():
-                name, _, value = leaf.rpartition(".") if not leaf.endswith('"') else leaf.partition('."')
-                is_text = leaf not in fields and f"{name}.null" in fields and leaf.endswith('"')
+                name = leaf.partition('."')[0] if leaf.endswith('"') else leaf.rpartition(".")[0]
+                is_text = leaf.endswith('"') and f"{name}.null" in fields
                 assert leaf in fields or is_text or name in {"sequence_number", "obfuscation"}, (path.name, leaf)
         raw += path.stat().st_size
         kept += sum(len(store.text(event.data)) for event in events if isinstance(event, ev.ForeignKept))
@@ -196,10 +196,10 @@ def test_calls_wait_with_the_input_that_was_streamed(store: Store) -> None:
     for path in [*ANTHROPIC, *OPENAI]:
         report = import_file(store, path)
         events = happened(store, report)
-        ran = {event.part for event in events if isinstance(event, (ev.ToolRunning, ev.ToolFailed))}
+        ran = {event.part for event in events if isinstance(event, ev.ToolRunning)}
         for event in events:
             if isinstance(event, ev.PartStarted) and isinstance(event.kind, Tool) and not event.kind.provider_executed:
-                assert event.part not in ran or path in FAILED
+                assert event.part not in ran
                 pieces = [
                     found.text for found in events if isinstance(found, ev.PartDelta) and found.part == event.part
                 ]
@@ -342,7 +342,9 @@ def test_openai_fields(store: Store) -> None:
     metadata = [json.loads(event.metadata or "null") for event in events if isinstance(event, ev.PartEnded)]
     signed = [{"type": "reasoning.text", "signature": "s1"}]
     assert metadata == [{"openrouter": {"reasoning_details": signed}}, None, {"openai": {"refusal": True}}]
-    assert [event.input for event in events if isinstance(event, ev.ToolRunning)] == ['{"x":1}', "{}"]
+    (failed,) = [event for event in events if isinstance(event, ev.ToolFailed)]
+    assert '{"brok' in str(failed.error)
+    assert [event.part for event in events if isinstance(event, ev.ToolRunning)] == [failed.part]
     (recorded_usage,) = [event.usage for event in events if isinstance(event, ev.UsageRecorded)]
     tokens = recorded_usage.tokens
     assert (tokens.input, tokens.cache_read, tokens.output, tokens.reasoning, tokens.total) == (40, 60, 20, 5, 120)
@@ -433,7 +435,7 @@ def test_responses_items(store: Store) -> None:
         {"openai": {"itemId": "msg_1", "refusal": True}},
     ]
     inputs = [event.input for event in events if isinstance(event, ev.ToolRunning)]
-    assert inputs == ['{"type":"search","query":"q"}', "{}", '{"commands":["ls"]}', "{}", '{"x":1}']
+    assert inputs == ['{"type":"search","query":"q"}', "{}", '{"commands":["ls"]}', "{}"]
     done = [(event.output, len(event.attachments)) for event in events if isinstance(event, ev.ToolCompleted)]
     assert done == [("", 0), ('[{"stdout":"a.txt"}]', 0), ("", 1)]
     assert [event.error for event in events if isinstance(event, ev.ToolFailed)] == ["down"]
@@ -448,7 +450,7 @@ def test_responses_items(store: Store) -> None:
 def test_other_streams_are_refused_by_name() -> None:
     """Streams of unsupported formats are refused by name and never misread."""
     others = [path for path in STREAMS if path not in {*ANTHROPIC, *OPENAI, *RESPONSES, *GEMINI}]
-    assert len(others) >= 13
+    assert len(others) >= 10
     assert {KIND[path] for path in others} == {"bedrock_stream", "ollama_stream"}
     for path in others:
         with pytest.raises(ImportFormatError, match=KIND[path]):

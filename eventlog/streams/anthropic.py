@@ -135,7 +135,9 @@ class AnthropicReader:
                 yield Said("reasoning", text_of(delta.get("thinking")), index)
             case "input_json_delta":
                 text = text_of(delta.get("partial_json"))
-                if text:
+                if text and block.kind not in _CALLS:
+                    yield Kept("anthropic.delta", dump(delta))
+                elif text:
                     block.has_input = True
                     yield Argued(block.id or f"block_{index}", text)
             case "signature_delta":

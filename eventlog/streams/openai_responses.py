@@ -221,6 +221,7 @@ class ResponsesReader:
     def _output(self, found: dict[str, Any]) -> Iterator[Step]:
         """Yield the result of a call that the provider ran, in an item of its own."""
         kind = text_of(found.get("type")).removesuffix("_output")
+        kind = kind if kind.endswith("_call") else f"{kind}_call"
         of_kind = [item.key for item in self._items.values() if item.kind == kind and item.by_provider]
         if of_kind:
             yield from self._answered(of_kind[-1], found)

@@ -218,7 +218,7 @@ def responses_counts(path: Path) -> Counts:
     places: set[Any] = set()
     calls: set[Any] = set()
     messages: set[Any] = set()
-    results = tokens = 0
+    results = tokens = images = 0
     for record in _stream(path):
         kind: str = record["type"]
         item: dict[str, Any] = record.get("item", {})
@@ -234,9 +234,10 @@ def responses_counts(path: Path) -> Counts:
         elif kind == "response.output_item.done":
             hosted = item["type"].startswith(("web_search", "code_", "mcp_call", "image_", "file_search"))
             results += hosted or item["type"].endswith("_output")
+            images += item["type"] == "image_generation_call" and bool(item.get("result"))
             if item["type"] == "reasoning":
                 places |= set() if any(place[0] == item["id"] for place in places) else {(item["id"], 0)}
-    return Counts(len(messages), len(places) + len(calls), len(calls), results, 0, tokens)
+    return Counts(len(messages), len(places) + len(calls) + images, len(calls), results, 0, tokens)
 
 
 def message_counts(messages: list[Any]) -> Counts:

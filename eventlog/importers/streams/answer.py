@@ -95,11 +95,7 @@ class ImportedAnswer:
             case Called():
                 self._call(line, step)
             case Argued():
-                call = self._by_key[step.key]
-                call.pieces.append(step.text)
-                self._delta(call.part, "input", step.text)
-                if is_whole(step.text):
-                    self.session.rests.hold_json(step.text)
+                self._argue(line, step)
             case Answered():
                 self._answer(line, step)
             case Attached():
@@ -160,6 +156,16 @@ class ImportedAnswer:
         self._calls.append(call)
         if called.by_provider:
             self._hosted[called.key] = call
+
+    def _argue(self, line: int, step: Argued) -> None:
+        call = self._by_key.get(step.key)
+        if call is None or call.has_result:
+            self._keep(line, Kept("provider.arguments", dump({"call": str(step.key), "arguments": step.text})))
+            return
+        call.pieces.append(step.text)
+        self._delta(call.part, "input", step.text)
+        if is_whole(step.text):
+            self.session.rests.hold_json(step.text)
 
     def _answer(self, line: int, step: Answered) -> None:
         """Add the result of a call that the provider ran, in this answer or an earlier one."""

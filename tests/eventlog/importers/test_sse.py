@@ -17,7 +17,7 @@ from eventlog import events as ev
 from eventlog.errors import ImportFormatError
 from eventlog.importers import Report, detect, import_file
 from eventlog.importers.streams.sse import kind_of_stream
-from eventlog.values import Reasoning, Text, Tool
+from eventlog.values import File, Reasoning, Text, Tool
 from tests.support.import_counts import (
     anthropic_counts,
     openai_counts,
@@ -437,7 +437,9 @@ def test_responses_items(store: Store) -> None:
     inputs = [event.input for event in events if isinstance(event, ev.ToolRunning)]
     assert inputs == ['{"type":"search","query":"q"}', "{}", '{"commands":["ls"]}', "{}"]
     done = [(event.output, len(event.attachments)) for event in events if isinstance(event, ev.ToolCompleted)]
-    assert done == [("", 0), ('[{"stdout":"a.txt"}]', 0), ("", 1)]
+    assert done == [("", 0), ('[{"stdout":"a.txt"}]', 0), ("", 0)]
+    kinds = [event.kind for event in events if isinstance(event, ev.PartStarted)]
+    assert File("image/png", "data:image/png;base64,AAAA") in kinds
     assert [event.error for event in events if isinstance(event, ev.ToolFailed)] == ["down"]
     assert [event.text for event in events if isinstance(event, ev.PartDelta)] == ["hm", "no", "ls", "a.txt", '{"x":1}']
     (spent,) = [event.usage.tokens for event in events if isinstance(event, ev.UsageRecorded)]

@@ -16,7 +16,7 @@ from eventlog.values import Json
 __all__ = ["Rests"]
 
 _SHORT = 16
-"""Shorter texts stay, except in fields for texts: a text may be a word such as "assistant"."""
+"""Shorter texts stay, except in fields for texts: a text may be "assistant"."""
 _NEWEST = 16
 _TEXTS = frozenset(
     {

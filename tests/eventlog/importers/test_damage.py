@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -247,11 +247,11 @@ def texts_in(value: Any) -> Iterator[str]:
     """Yield the texts in a JSON value, without padding."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list):
-        for item in cast("list[Any]", value):
+    elif is_array(value):
+        for item in value:
             yield from texts_in(item)
-    elif isinstance(value, dict):
-        for key, item in cast("dict[str, Any]", value).items():
+    elif is_object(value):
+        for key, item in value.items():
             if key != "obfuscation":
                 yield from texts_in(item)
 

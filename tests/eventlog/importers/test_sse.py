@@ -441,7 +441,8 @@ def test_responses_items(store: Store) -> None:
     kinds = [event.kind for event in events if isinstance(event, ev.PartStarted)]
     assert File("image/png", "data:image/png;base64,AAAA") in kinds
     assert [event.error for event in events if isinstance(event, ev.ToolFailed)] == ["down"]
-    assert [event.text for event in events if isinstance(event, ev.PartDelta)] == ["hm", "no", "ls", "a.txt", '{"x":1}']
+    pieces = [event.text for event in events if isinstance(event, ev.PartDelta)]
+    assert pieces == ["hm", "no", '{"type":"search","query":"q"}', "{}", '{"commands":["ls"]}', '{"x":1}']
     (spent,) = [event.usage.tokens for event in events if isinstance(event, ev.UsageRecorded)]
     assert (spent.input, spent.cache_read, spent.output, spent.total) == (5, 4, 3, 12)
     finished = [event for event in events if isinstance(event, ev.MessageFinished)]

@@ -91,7 +91,7 @@ class Rests:
     def _has(self, text: str, name: str) -> bool:
         if text in self._fresh:
             return len(text) >= _SHORT or name in _TEXTS
-        if len(text) < _SHORT:
+        if not text or (len(text) < _SHORT and name not in _TEXTS):
             return False
         if text in self._whole:
             return True

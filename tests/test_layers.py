@@ -47,7 +47,7 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.append": "metrics delta_buffer backoff lease_claim | pending | gate backlog | decider | writer bulk | pipeline flusher own_appends",
     "eventlog.importers": """
-        common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
+        common | anthropic openai opencode event_jsonl recognized streams | candidate claude_code codex | reconcile | __init__
     """,
     "eventlog.search": "spacing said file | hit query snippet rows | asked update sight | follow read | results | search",
     "eventlog.adapters": """

@@ -19,23 +19,21 @@ from eventlog.errors import ConflictError, ImportFormatError
 from eventlog.errors.base import brief
 from eventlog.importers.anthropic.blocks import PROVIDER as ANTHROPIC_PROVIDER
 from eventlog.importers.anthropic.messages import AnthropicMapping
-from eventlog.importers.anthropic.sse import AnthropicStream
 from eventlog.importers.claude_code.importer import ClaudeCode
 from eventlog.importers.codex.importer import Codex
 from eventlog.importers.common.importer import ImportBatch, Importer, Report, Skipped
 from eventlog.importers.common.json_lines import read_beginning
 from eventlog.importers.common.message_reader import MessageList
 from eventlog.importers.common.message_shapes import ANTHROPIC, OPENAI, family_of
-from eventlog.importers.common.sse import kind_of_stream
 from eventlog.importers.event_jsonl.load import load
 from eventlog.importers.event_jsonl.reader import EventJsonl
 from eventlog.importers.event_jsonl.receipt import go_on
-from eventlog.importers.openai.chat_sse import OpenAIChatStream
 from eventlog.importers.openai.messages import OpenAIChatMapping
-from eventlog.importers.openai.responses_sse import OpenAIResponsesStream
 from eventlog.importers.opencode.importer import OpenCodeImporter
 from eventlog.importers.recognized import looks_like
 from eventlog.importers.reconcile import reconcile
+from eventlog.importers.streams.importer import STREAMS, StreamImporter
+from eventlog.importers.streams.sse import kind_of_stream
 from eventlog.store import Store
 from eventlog.validation import require, require_call, require_or_none
 
@@ -46,9 +44,7 @@ _IMPORTERS: tuple[Importer, ...] = (
     OpenCodeImporter(),
     ClaudeCode(),
     Codex(),
-    AnthropicStream(),
-    OpenAIChatStream(),
-    OpenAIResponsesStream(),
+    *(StreamImporter(name) for name in STREAMS),
     MessageList(AnthropicMapping.format, ANTHROPIC, ANTHROPIC_PROVIDER, AnthropicMapping()),
     MessageList(OpenAIChatMapping.format, OPENAI, "", OpenAIChatMapping()),
 )

@@ -85,11 +85,6 @@ def _branch(store: Store, batch: ImportBatch, forked: ev.SessionForked, parent: 
     return free
 
 
-def _is_tail(event: ev.Event) -> bool:
-    """Whether the event keeps the records at the end of a stream that no batch has yet."""
-    return isinstance(event, ev.ForeignKept) and event.of.startswith("tail:")
-
-
 class _Target:
     """One of the file's sessions, and the stored sessions it is compared with."""
 
@@ -184,8 +179,6 @@ class _Target:
         agreeing = [found for found in self.candidates if found.agrees]
         found = self.chosen or next((found for found in agreeing if found.is_at_end()), None)
         if found is None:
-            if all(_is_tail(event) for _, event in self.snapshot):
-                return
             newest = [stored.time for found in agreeing for stored in found.snapshot().values()]
             if self.snapshot[0][0] <= max(newest, default=0):
                 return

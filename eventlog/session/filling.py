@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from eventlog.errors import CallError
 from eventlog.streams.answer import API, AnswerReader, plain
+from eventlog.streams.endings import FILTERED, UNKNOWN, WITHHELD, input_of, not_whole
 from eventlog.streams.records import dump, is_whole
 from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, Ended, Kept, Said, Step, Used
 from eventlog.validation import a_kind, require
@@ -26,15 +27,8 @@ __all__ = ["ABORTED", "Filled", "Filling", "chunks_of", "fill_with"]
 
 ABORTED = "aborted"
 """Reason of an answer that a user's stop ended."""
-UNKNOWN = "unknown"
-"""Reason of an answer whose stream ended without one."""
-FILTERED = "content-filter"
-"""Reason of an answer that a filter cut, and error of one that it withheld."""
 LOOK_CHUNKS, LOOK_SECONDS = 16, 0.5
 """Chunks, and seconds of a slow stream, between two looks for an interrupt."""
-NOT_WHOLE = "the arguments are not a whole JSON object, and the tool did not run; call it again with whole ones: {text}"
-_QUOTED = 200
-"""Characters of such arguments that the failure quotes."""
 
 
 class Fillable(Protocol):
@@ -128,8 +122,7 @@ class _Call:
     @property
     def input(self) -> Json:
         """Its arguments; a text that is no JSON object as the member `input` of one."""
-        text = "".join(self.pieces)
-        return text or "{}" if is_whole(text) else dump({"input": text})
+        return input_of("".join(self.pieces))
 
 
 class Filling:
@@ -252,7 +245,7 @@ class Filling:
         self.reply.end_step(reason, usage=self._usage)
         waiting = [call.handle for call in calls if self._is_waiting(call)]
         if reason == FILTERED and self._says_nothing and not self._calls:
-            self.reply.abort(MessageError(FILTERED, "the provider's content filter withheld the whole answer"))
+            self.reply.abort(MessageError(FILTERED, WITHHELD))
         elif not waiting:
             self.reply.finish("tool-calls" if any(not call.handle.provider_executed for call in calls) else reason)
         return Filled(reason, self._usage, tuple(waiting))
@@ -267,7 +260,7 @@ class Filling:
         if is_whole(text):
             return True
         call.handle.start("{}")
-        call.handle.fail(NOT_WHOLE.format(text=text[:_QUOTED]))
+        call.handle.fail(not_whole(text))
         return False
 
     def stop(self) -> Filled:

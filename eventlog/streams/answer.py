@@ -6,7 +6,7 @@ wire, and the objects of providers' packages, those of their helper streams incl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from eventlog.errors import ArgumentValueError, StreamError, UnknownStreamError
@@ -19,7 +19,7 @@ from eventlog.streams.records import dump, object_of, objects_of, text_of
 from eventlog.streams.steps import Step
 from eventlog.validation import a_kind, require_function, require_or_none
 
-__all__ = ["API", "AnswerReader", "plain"]
+__all__ = ["API", "AnswerReader", "is_known", "plain"]
 
 API: TypeAlias = Literal["openai-chat", "openai-responses", "anthropic", "gemini"]
 
@@ -28,6 +28,11 @@ class Reader(Protocol):
     """Reads the chunks of one answer of one API."""
 
     api: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer has its end; later chunks may tell its usage."""
+        ...
 
     def take(self, chunk: Mapping[str, Any]) -> Iterable[Step]:
         """Return the steps of a chunk; `StreamError` for an error of the provider."""
@@ -95,27 +100,38 @@ class AnswerReader:
         """The name of the API; "" while no chunk has told it."""
         return "" if self._reader is None else self._reader.api
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer has its end; later chunks may tell its usage."""
+        return self._reader is not None and self._reader.is_over
+
     def take(self, chunk: Mapping[str, Any]) -> list[Step]:
         """Return the steps of a chunk.
 
         Raises `StreamError` for an error of the provider, `UnknownStreamError` for a chunk of an
         API that is not read, and `ConnectionError` for a damaged one.
         """
+        return [*self.steps(chunk)]
+
+    def steps(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
+        """Yield the steps of a chunk, those before an error too; errors as in `take`."""
         if "error" in chunk or "choices" in chunk:
             error = _error_in(chunk)
             if error is not None:
                 raise error
         if self._reader is not None:
-            return [*self._reader.take(chunk)]
+            yield from self._reader.take(chunk)
+            return
         name = _api_of(chunk)
         if name is None:
             self._held.append(chunk)
             if len(self._held) > _MOST_HELD:
                 raise UnknownStreamError(_named(chunk))
-            return []
+            return
         self._reader = _READERS[name]()
         held, self._held = self._held, []
-        return [step for each in (*held, chunk) for step in self._reader.take(each)]
+        for each in (*held, chunk):
+            yield from self._reader.take(each)
 
     def end(self) -> list[Step]:
         """Return what is left once the stream is over; without `Ended` it broke off."""
@@ -142,6 +158,15 @@ def plain(chunk: Any) -> Mapping[str, Any]:
     return cast(
         "Mapping[str, Any]", write(mode="json", by_alias=True, exclude={"snapshot"}, exclude_unset=True, warnings=False)
     )
+
+
+def is_known(chunk: Mapping[str, Any]) -> bool:
+    """Return whether any API that is read has such a chunk."""
+    try:
+        _api_of(chunk)
+    except UnknownStreamError:
+        return False
+    return True
 
 
 def _api_of(chunk: Mapping[str, Any]) -> str | None:

@@ -13,7 +13,7 @@ from eventlog.streams.records import dump, metadata_of, object_of, objects_of, t
 from eventlog.streams.steps import Answered, Argued, Called, Closed, Ended, Kept, Said, Step, Used
 from eventlog.streams.tokens import anthropic_usage
 
-__all__ = ["AnthropicReader"]
+__all__ = ["AnthropicReader", "reason_of"]
 
 _PROVIDER = "anthropic"
 _REASONS = {
@@ -26,7 +26,6 @@ _REASONS = {
 }
 _CALLS = {"tool_use": False, "server_tool_use": True, "mcp_tool_use": True}
 """Types of blocks that are calls, and whether the provider runs them."""
-_ABOUT = frozenset({"type", "text", "thinking", "signature", "citations"})
 
 
 class _Block:
@@ -53,7 +52,8 @@ class AnthropicReader:
         self._blocks: dict[int, _Block] = {}
         self._usage: dict[str, Any] = {}
         self._reason = ""
-        self._is_over = False
+        self.is_over = False
+        """Whether the answer has its end."""
         self._calls = 0
         """Calls that the program has to run."""
 
@@ -71,15 +71,14 @@ class AnthropicReader:
             case "message_delta":
                 yield from self._used(chunk.get("usage"))
                 delta = object_of(chunk.get("delta"))
-                reason = text_of(delta.get("stop_reason"))
-                self._reason = _REASONS.get(reason, reason) or self._reason
+                self._reason = reason_of(delta.get("stop_reason")) or self._reason
                 if delta.get("stop_details"):
                     yield Kept("anthropic.stop_details", dump(delta["stop_details"]))
             case "message_stop":
-                self._is_over = True
+                self.is_over = True
             case "message":
                 yield from self._message(chunk)
-                self._is_over = True
+                self.is_over = True
             case _:
                 pass
 
@@ -87,13 +86,12 @@ class AnthropicReader:
         """Yield what is left once the stream is over; no `Ended` for an answer that broke off."""
         for index in [*self._blocks]:
             yield from self._stop(index)
-        if self._is_over or self._reason:
+        if self.is_over or self._reason:
             yield Ended(self._reason or ("tool-calls" if self._calls else "stop"))
 
     def _message(self, message: Mapping[str, Any]) -> Iterator[Step]:
         yield from self._used(message.get("usage"))
-        reason = text_of(message.get("stop_reason"))
-        self._reason = _REASONS.get(reason, reason)
+        self._reason = reason_of(message.get("stop_reason"))
         for index, block in enumerate(objects_of(message.get("content"))):
             yield from self._start(index, block)
             yield from self._stop(index)
@@ -137,7 +135,9 @@ class AnthropicReader:
                 yield Said("reasoning", text_of(delta.get("thinking")), index)
             case "input_json_delta":
                 text = text_of(delta.get("partial_json"))
-                if text:
+                if text and block.kind not in _CALLS:
+                    yield Kept("anthropic.delta", dump(delta))
+                elif text:
                     block.has_input = True
                     yield Argued(block.id or f"block_{index}", text)
             case "signature_delta":
@@ -174,8 +174,14 @@ class AnthropicReader:
             yield Answered(
                 text_of(whole.get("tool_use_id")), content if isinstance(content, str) else dump(content), failed
             )
-        elif whole.keys() - _ABOUT:
+        elif whole:
             yield Kept(f"anthropic.{kind}", dump(whole))
+
+
+def reason_of(found: object) -> str:
+    """Return our word for a `stop_reason`, the provider's if it is unknown, "" for none."""
+    reason = text_of(found)
+    return _REASONS.get(reason, reason)
 
 
 def _index(chunk: Mapping[str, Any]) -> int:

@@ -40,6 +40,11 @@ class GeminiReader:
         self._ids: set[str] = set()
         self._grounding: list[Any] = []
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer has its end; later chunks may tell its usage."""
+        return bool(self._reason)
+
     def take(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
         """Yield the steps of a chunk."""
         usage = object_of(chunk.get("usageMetadata"))

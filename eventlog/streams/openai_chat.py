@@ -19,7 +19,7 @@ from eventlog.streams.steps import Argued, Attached, Called, Closed, Ended, Said
 from eventlog.streams.tokens import chat_usage
 from eventlog.values import File
 
-__all__ = ["ChatReader"]
+__all__ = ["ChatReader", "reason_of"]
 
 _REASONS = {"tool_calls": "tool-calls", "function_call": "tool-calls", "content_filter": "content-filter"}
 _DETAILS_ARE_TEXT = frozenset({"text", "summary"})
@@ -62,6 +62,11 @@ class ChatReader:
         self._spoken = "wav"
         self._reason = ""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer has its end; later chunks may tell its usage."""
+        return bool(self._reason)
+
     def take(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
         """Yield the steps of a chunk."""
         kind = chunk.get("type")
@@ -99,9 +104,7 @@ class ChatReader:
             yield from self._delta(said)
         else:
             yield from self._text("text", choice.get("text"), None)  # legacy completions
-        reason = choice.get("finish_reason")
-        if isinstance(reason, str) and reason:
-            self._reason = _REASONS.get(reason, reason)
+        self._reason = reason_of(choice.get("finish_reason")) or self._reason
 
     def _delta(self, said: Mapping[str, Any]) -> Iterator[Step]:
         thought = said.get("reasoning_content") or said.get("reasoning")
@@ -110,12 +113,11 @@ class ChatReader:
             yield from self._text("reasoning", thought, "thought")
         if details:
             yield from self._reasoned(objects_of(details), texts=not thought)
-        content = said.get("content")
+        content, refusal = said.get("content"), said.get("refusal")
+        if self._details and (content or refusal):  # they belong to the reasoning before it
+            yield from self._close()
         if content:
-            if self._details:  # they belong to the reasoning before it
-                yield from self._close()
             yield from self._text("text", content, None)
-        refusal = said.get("refusal")
         if isinstance(refusal, str) and refusal:
             self._refuses = True
             yield Said("text", refusal, "refusal")
@@ -249,3 +251,9 @@ class ChatReader:
             yield from self._begin(call)
             if call.held:
                 yield Argued(call.key, call.held)
+
+
+def reason_of(found: object) -> str:
+    """Return our word for a `finish_reason`, the server's if it is unknown, "" for none."""
+    reason = text_of(found)
+    return _REASONS.get(reason, reason)

@@ -66,6 +66,11 @@ class ResponsesReader:
         self._open: tuple[_Item, tuple[str, object]] | None = None
         """The item, and the place in it, of the text that is open."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer has its end; later chunks may tell its usage."""
+        return bool(self._reason)
+
     def take(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
         """Yield the steps of an event."""
         kind = text_of(chunk.get("type"))
@@ -91,7 +96,7 @@ class ResponsesReader:
 
     def end(self) -> Iterator[Step]:
         """Yield what is left once the stream is over; no `Ended` for an answer that broke off."""
-        yield Closed(metadata_of(_PROVIDER, refusal=self._refuses))
+        yield Closed(metadata_of(_PROVIDER, refusal=self._refuses or None))
         if self._reason:
             yield Ended("tool-calls" if self._calls and self._reason == "stop" else self._reason)
 
@@ -139,7 +144,9 @@ class ResponsesReader:
     def _close(self, item: _Item, **about: object) -> Iterator[Step]:
         refuses, self._refuses = self._refuses, False
         self._open = None
-        yield Closed(metadata_of(_PROVIDER, itemId=item.key, annotations=item.annotations, refusal=refuses, **about))
+        yield Closed(
+            metadata_of(_PROVIDER, itemId=item.key, annotations=item.annotations, refusal=refuses or None, **about)
+        )
 
     # -- items -------------------------------------------------------------------------------------
 
@@ -214,6 +221,7 @@ class ResponsesReader:
     def _output(self, found: dict[str, Any]) -> Iterator[Step]:
         """Yield the result of a call that the provider ran, in an item of its own."""
         kind = text_of(found.get("type")).removesuffix("_output")
+        kind = kind if kind.endswith("_call") else f"{kind}_call"
         of_kind = [item.key for item in self._items.values() if item.kind == kind and item.by_provider]
         if of_kind:
             yield from self._answered(of_kind[-1], found)

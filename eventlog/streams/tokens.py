@@ -10,7 +10,7 @@ from eventlog.values import Tokens, Usage
 
 _DEAREST = 1_000_000_000
 
-__all__ = ["anthropic_usage", "chat_usage", "gemini_usage", "responses_usage"]
+__all__ = ["anthropic_usage", "chat_usage", "gemini_usage", "price_of", "responses_usage"]
 
 
 def chat_usage(found: dict[str, Any]) -> Usage:
@@ -30,19 +30,22 @@ def chat_usage(found: dict[str, Any]) -> Usage:
         cache_write=written,
         total=number_of(total) if isinstance(total, int) else None,
     )
-    return Usage(tokens, _price(found.get("cost")))
+    return Usage(tokens, price_of(found.get("cost")))
 
 
 def responses_usage(found: dict[str, Any]) -> Usage:
-    """Return the usage of Responses."""
+    """Return the usage of Responses, and of Codex, which has the details beside the sums."""
     given, made = object_of(found.get("input_tokens_details")), object_of(found.get("output_tokens_details"))
-    read, total = number_of(given.get("cached_tokens")), found.get("total_tokens")
+    read = number_of(given.get("cached_tokens")) or number_of(found.get("cached_input_tokens"))
+    written = number_of(given.get("cache_write_tokens")) or number_of(found.get("cache_write_input_tokens"))
+    total = found.get("total_tokens")
     return Usage(
         Tokens(
-            input=max(number_of(found.get("input_tokens")) - read, 0),
+            input=max(number_of(found.get("input_tokens")) - read - written, 0),
             output=number_of(found.get("output_tokens")),
-            reasoning=number_of(made.get("reasoning_tokens")),
+            reasoning=number_of(made.get("reasoning_tokens")) or number_of(found.get("reasoning_output_tokens")),
             cache_read=read,
+            cache_write=written,
             total=number_of(total) if isinstance(total, int) else None,
         )
     )
@@ -78,7 +81,7 @@ def gemini_usage(found: dict[str, Any]) -> Usage:
     )
 
 
-def _price(found: object) -> Decimal | None:
+def price_of(found: object) -> Decimal | None:
     """Return a price in US dollars, as the record spells it; None for anything else."""
     if not isinstance(found, (int, float)) or isinstance(found, bool) or not 0 <= found < _DEAREST:
         return None

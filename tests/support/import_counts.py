@@ -122,7 +122,7 @@ def anthropic_counts(path: Path) -> Counts:
     starts = {record["message"]["id"]: record["message"] for record in records if record["type"] == "message_start"}
     blocks = [record["content_block"] for record in records if record["type"] == "content_block_start"]
     blocks += [block for message in starts.values() for block in message["content"]]
-    deltas = [record["delta"]["type"] for record in records if record["type"] == "content_block_delta"]
+    deltas = [record["delta"] for record in records if record["type"] == "content_block_delta"]
     kinds = [block["type"] for block in blocks]
     calls = sum(kind.endswith("tool_use") for kind in kinds)
     return Counts(
@@ -130,7 +130,8 @@ def anthropic_counts(path: Path) -> Counts:
         calls + sum(kind in {"text", "thinking", "redacted_thinking"} for kind in kinds),
         calls,
         sum(kind.endswith("tool_result") for kind in kinds),
-        sum(kind in {"text_delta", "thinking_delta", "input_json_delta"} for kind in deltas),
+        sum(bool(block.get("input")) for block in blocks)
+        + sum(bool(delta.get("text") or delta.get("thinking") or delta.get("partial_json")) for delta in deltas),
     )
 
 
@@ -213,11 +214,11 @@ def codex_counts(path: Path) -> Counts:
 
 
 def responses_counts(path: Path) -> Counts:
-    """Counts of a Responses stream: texts by place, calls and outputs by item."""
+    """Counts of a Responses stream without deltas: texts by place, calls and outputs by item."""
     places: set[Any] = set()
     calls: set[Any] = set()
     messages: set[Any] = set()
-    results = deltas = tokens = 0
+    results = tokens = images = 0
     for record in _stream(path):
         kind: str = record["type"]
         item: dict[str, Any] = record.get("item", {})
@@ -233,10 +234,10 @@ def responses_counts(path: Path) -> Counts:
         elif kind == "response.output_item.done":
             hosted = item["type"].startswith(("web_search", "code_", "mcp_call", "image_", "file_search"))
             results += hosted or item["type"].endswith("_output")
+            images += item["type"] == "image_generation_call" and bool(item.get("result"))
             if item["type"] == "reasoning":
                 places |= set() if any(place[0] == item["id"] for place in places) else {(item["id"], 0)}
-        deltas += kind.endswith(".delta")
-    return Counts(len(messages), len(places) + len(calls), len(calls), results, deltas, tokens)
+    return Counts(len(messages), len(places) + len(calls) + images, len(calls), results, 0, tokens)
 
 
 def message_counts(messages: list[Any]) -> Counts:

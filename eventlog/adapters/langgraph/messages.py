@@ -14,7 +14,7 @@ from typing import Any
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.importer import bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
-from eventlog.importers.common.usage import count
+from eventlog.streams.records import number_of
 from eventlog.values import Attachment, File, Model, Tokens
 
 __all__ = ["LangChainMapping"]
@@ -151,14 +151,14 @@ def _tokens(usage: dict[str, Any]) -> Tokens:
         inner = usage.get(name)
         return inner if is_object(inner) else {}
 
-    read = count(details("input_token_details").get("cache_read"))
-    written = count(details("input_token_details").get("cache_creation"))
+    read = number_of(details("input_token_details").get("cache_read"))
+    written = number_of(details("input_token_details").get("cache_creation"))
     total = usage.get("total_tokens")
     return Tokens(
-        input=max(count(usage.get("input_tokens")) - read - written, 0),
-        output=count(usage.get("output_tokens")),
-        reasoning=count(details("output_token_details").get("reasoning")),
+        input=max(number_of(usage.get("input_tokens")) - read - written, 0),
+        output=number_of(usage.get("output_tokens")),
+        reasoning=number_of(details("output_token_details").get("reasoning")),
         cache_read=read,
         cache_write=written,
-        total=count(total) if isinstance(total, int) else None,
+        total=number_of(total) if isinstance(total, int) else None,
     )

@@ -1,4 +1,4 @@
-"""Anthropic's words for content, tokens and endings, in ours."""
+"""Anthropic's content in our words."""
 
 from __future__ import annotations
 
@@ -6,53 +6,17 @@ from typing import Any, NamedTuple
 
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
-from eventlog.importers.common.usage import count
-from eventlog.values import Attachment, File, Tokens
+from eventlog.values import Attachment, File
 
 __all__ = [
     "PROVIDER",
     "ServerResult",
     "file_of",
-    "finish_reason",
     "result_of",
     "server_result",
-    "tokens_of",
 ]
 
 PROVIDER = "anthropic"
-
-_REASONS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "tool-calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content-filter",
-}
-
-
-def finish_reason(reason: object) -> str | None:
-    """Return our word for a `stop_reason`; None when there is none.
-
-    A reason that is not known stays as the provider spells it.
-    """
-    return _REASONS.get(reason, reason) if isinstance(reason, str) else None
-
-
-def tokens_of(usage: dict[str, Any]) -> Tokens:
-    """Return the token counts of Anthropic's usage.
-
-    Its input excludes what came from and went into the cache; its output includes thinking.
-    """
-    details = usage.get("output_tokens_details")
-    thinking = details.get("thinking_tokens") if is_object(details) else None
-    return Tokens(
-        input=count(usage.get("input_tokens")),
-        output=count(usage.get("output_tokens")),
-        reasoning=count(thinking),
-        cache_read=count(usage.get("cache_read_input_tokens")),
-        cache_write=count(usage.get("cache_creation_input_tokens")),
-    )
 
 
 def file_of(block: dict[str, Any], batch: ImportBatch) -> tuple[File, str] | None:

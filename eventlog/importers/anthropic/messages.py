@@ -16,6 +16,8 @@ from eventlog.importers.common.conversation_parts import CallResult, UserPart
 from eventlog.importers.common.importer import own_id
 from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
 from eventlog.importers.common.message_reader import ids_of, model_name_of, system_prompt
+from eventlog.streams.anthropic import reason_of
+from eventlog.streams.tokens import anthropic_usage
 from eventlog.values import Model
 
 __all__ = ["AnthropicMapping"]
@@ -83,8 +85,8 @@ def _assistant(to: RecordBuilder, message: dict[str, Any], content: list[Any]) -
             to.skip(f"content block {place} of an assistant message is of an unknown type or shape")
     usage = message.get("usage")
     if is_object(usage):
-        to.usage(blocks.tokens_of(usage))
-    to.end(blocks.finish_reason(message.get("stop_reason")))
+        to.usage(anthropic_usage(usage))
+    to.end(reason_of(message.get("stop_reason")) or None)
 
 
 def _block(to: RecordBuilder, part: str, block: dict[str, Any]) -> bool:

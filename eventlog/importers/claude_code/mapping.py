@@ -37,7 +37,10 @@ from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, CallResult, OpenAnswer, OpenCall
 from eventlog.importers.common.importer import bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
-from eventlog.importers.common.usage import added, count, price
+from eventlog.importers.common.usage import added
+from eventlog.streams.anthropic import reason_of
+from eventlog.streams.records import number_of
+from eventlog.streams.tokens import anthropic_usage, price_of
 from eventlog.values import MessageError, Model, Reasoning, Text, Todo, Usage
 
 __all__ = ["TURN_ENDS", "ClaudeCodeMapping", "ResultNote", "input_of", "set_todos"]
@@ -250,7 +253,7 @@ class ClaudeCodeMapping:
         answer.time = to.time
         for place, block in enumerate(content):
             self._block(key, place, block, to)
-        answer.reason = blocks.finish_reason(message.get("stop_reason")) or answer.reason
+        answer.reason = reason_of(message.get("stop_reason")) or answer.reason
         _spend(answer, message.get("usage"), record.get("costUSD"), to)
         if record.get("isApiErrorMessage") is True:
             conversation.interrupt_all(MessageError("api", " ".join(texts_of(content, bare=False))))
@@ -306,7 +309,7 @@ def _clear(found: object, to: RecordBuilder) -> None:
     metadata = found if is_object(found) else {}
     calls, freed = metadata.get("compactedToolIds"), metadata.get("tokensSaved")
     named = dict.fromkeys(name for name in (calls if is_array(calls) else ()) if isinstance(name, str))
-    to.conversation.prune(to.time, list(named), MICRO, count(freed))
+    to.conversation.prune(to.time, list(named), MICRO, number_of(freed))
 
 
 def _names(name: str) -> Sequence[str]:
@@ -326,7 +329,7 @@ def _is_of(answer: OpenAnswer, foreign: object) -> bool:
 def _spend(answer: OpenAnswer, usage: object, cost: object, to: RecordBuilder) -> None:
     """Record what a record's usage adds to the usage recorded for the answer."""
     before = to.conversation.spent(answer)
-    tokens, spent = blocks.tokens_of(usage) if is_object(usage) else before.tokens, price(cost)
+    tokens, spent = anthropic_usage(usage).tokens if is_object(usage) else before.tokens, price_of(cost)
     now = Usage(tokens, before.cost if spent is None else spent)
     more = added(before, now)
     if more is not None:

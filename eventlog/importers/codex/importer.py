@@ -29,8 +29,10 @@ from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
-from eventlog.importers.common.usage import added, count
+from eventlog.importers.common.usage import added
 from eventlog.importers.openai import items
+from eventlog.streams.records import number_of
+from eventlog.streams.tokens import responses_usage
 from eventlog.values import MessageError, Origin, Reasoning, Text, Tokens, Usage
 
 __all__ = ["Codex"]
@@ -233,14 +235,14 @@ class _Reader:
         self.rollout.limits(info.get("model_context_window"))
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
         if is_object(total):
-            before, self.total = self.total, Usage(items.tokens_of(total))
+            before, self.total = self.total, responses_usage(total)
             if before == self.total:
                 return
-            usage = Usage(items.tokens_of(last)) if is_object(last) else added(before, self.total)
+            usage = responses_usage(last) if is_object(last) else added(before, self.total)
         elif is_object(last):
-            usage = Usage(items.tokens_of(last))
+            usage = responses_usage(last)
         elif "prompt" in info or "completion" in info:
-            usage = Usage(Tokens(count(info.get("prompt")), count(info.get("completion"))))
+            usage = Usage(Tokens(number_of(info.get("prompt")), number_of(info.get("completion"))))
         else:
             return
         if usage is None or usage.tokens in {Tokens(), Tokens(total=0)}:
@@ -253,7 +255,7 @@ class _Reader:
         self.rollout.add_unmatched(ALL_KINDS)
         usage, error = event.get("usage"), event.get("error")
         if is_object(usage):
-            self.conversation.usage(self.rollout.time, Usage(items.tokens_of(usage)))
+            self.conversation.usage(self.rollout.time, responses_usage(usage))
         if is_object(error) and self.conversation.open is not None:
             self.conversation.interrupt_all(_error(error))
         self.conversation.supersede()
@@ -264,7 +266,7 @@ class _Reader:
         self.conversation.interrupt_all(_error(inner if is_object(inner) else event))
 
     def _roll_back(self, turns: object) -> None:
-        dropped = min(count(turns), len(self.rollout.prompts))
+        dropped = min(number_of(turns), len(self.rollout.prompts))
         if not dropped:
             return
         self.rollout.add_unmatched(ALL_KINDS)

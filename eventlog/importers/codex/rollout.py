@@ -24,9 +24,9 @@ from eventlog.importers.common.conversation_parts import (
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.record_index import RecordIndex
-from eventlog.importers.common.usage import count
 from eventlog.importers.openai import items
 from eventlog.importers.openai.call_items import CALLS, OUTPUTS, call_of, output_of
+from eventlog.streams.records import number_of
 from eventlog.values import Attachment, Limits, Model, Snapshot, Text, Tool
 
 __all__ = ["ALL_KINDS", "Rollout"]
@@ -68,7 +68,7 @@ class Rollout:
 
     def limits(self, window: object) -> None:
         """Set the model's window, if this is a number of tokens."""
-        size = count(window)
+        size = number_of(window)
         if size and size != self.window:
             self.window = size
             self.conversation.add(self.time, ev.SettingsSet(limits=Limits(size)))

@@ -7,8 +7,6 @@ with the event's index among those since the record before. A large text that no
 event of its own, `ForeignKept(of="line:N:K")`. So no large text is stored twice, and a text that is
 redacted in its part does not stay behind here (texts under `SHORT` characters may). Of several
 records on one line the later ones have `N+1`, `N+2` … for `N`.
-
-Records of streams have another form: `stream_remainder.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from eventlog.errors import DamagedError
 from eventlog.errors.base import brief
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import LineNumber, dump, is_array, is_object
-from eventlog.importers.common.stream_remainder import PartTexts, unpack
 from eventlog.session.session import Session
 from eventlog.values import Content, File, Reasoning, Text
 
@@ -141,18 +138,8 @@ def records_of(events: Iterable[ev.Event], text: Callable[[Content], str]) -> It
     `DamagedError` when what was kept does not fit the events around it.
     """
     group: list[ev.Event] = []
-    texts = PartTexts()
-    tail: ev.ForeignKept | None = None
     for event in events:
         if isinstance(event, ev.SessionForked):
-            continue
-        if isinstance(event, ev.ForeignKept) and event.of.startswith("tail:"):
-            tail = event
-            continue
-        tail = None
-        if isinstance(event, ev.ForeignKept) and event.of.startswith("lines:"):
-            yield from _batch(event, group, texts, text)
-            group = []
             continue
         if not isinstance(event, ev.ForeignKept) or not event.of.startswith("line:") or event.of.count(":") > 1:
             group.append(event)
@@ -163,18 +150,6 @@ def records_of(events: Iterable[ev.Event], text: Callable[[Content], str]) -> It
         except UNFIT as error:
             raise DamagedError(f"what was kept of source record {brief(event.of)} does not fit its events") from error
         group = []
-    if tail is not None:
-        yield from _batch(tail, group, texts, text)
-
-
-def _batch(
-    kept: ev.ForeignKept, events: list[ev.Event], texts: PartTexts, text: Callable[[Content], str]
-) -> Iterator[SourceRecord]:
-    try:
-        for line, record in unpack(int(kept.of.partition(":")[2]), text(kept.data), events, texts, text):
-            yield SourceRecord(line, record)
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise DamagedError(f"what was kept of source records {brief(kept.of)} does not fit its events") from error
 
 
 def emit(sessions: Iterable[Session], text: Callable[[Content], str]) -> Iterator[SourceRecord]:

@@ -1,4 +1,4 @@
-"""Token counts and prices of foreign records, and the difference of two usages.
+"""Difference of two usages.
 
 A message's usage is the sum of its `UsageRecorded`.  A source that repeats and corrects its usage
 gives the first as it is and then differences, so no record has to wait for a later one.
@@ -10,22 +10,7 @@ from decimal import Decimal
 
 from eventlog.values import Tokens, Usage
 
-__all__ = ["added", "count", "price"]
-
-MAX_COUNT = 1 << 53
-MAX_PRICE = 1_000_000_000
-
-
-def count(value: object) -> int:
-    """Return a number of tokens; 0 for what cannot be one."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT else 0
-
-
-def price(value: object) -> Decimal | None:
-    """Return a price in US dollars, exactly as the record spells it; None for other values."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < MAX_PRICE:
-        return None
-    return Decimal(repr(value))
+__all__ = ["added"]
 
 
 def added(before: Usage, now: Usage) -> Usage | None:

@@ -1,4 +1,4 @@
-"""OpenAI's content, calls and tokens as ours: Responses items and chat messages."""
+"""OpenAI's content and calls as ours: Responses items and chat messages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 from eventlog.importers.common.conversation_parts import CallInput, UserPart
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import DamagedLineError, dump, is_array, is_object, parse, text_or_empty
-from eventlog.importers.common.usage import count
-from eventlog.values import Attachment, File, Text, Tokens
+from eventlog.values import Attachment, File, Text
 
-__all__ = ["PROVIDER", "attachments_of", "call_input", "metadata", "texts_of", "tokens_of", "user_parts"]
+__all__ = ["PROVIDER", "attachments_of", "call_input", "metadata", "texts_of", "user_parts"]
 
 PROVIDER = "openai"
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "Text"})
@@ -126,27 +125,3 @@ def attachments_of(content: object, batch: ImportBatch) -> tuple[Attachment, ...
     """Return the files in a tool's output."""
     found = (file_of(block, batch) for block in (content if is_array(content) else []) if is_object(block))
     return tuple(Attachment(entry[0].mime, entry[0].url, entry[0].filename) for entry in found if entry is not None)
-
-
-def tokens_of(usage: dict[str, Any]) -> Tokens:
-    """Return the token counts of the Responses API and of Codex.
-
-    Their input includes what came from and went into the cache.
-    """
-
-    def details(name: str) -> dict[str, Any]:
-        inner = usage.get(name)
-        return inner if is_object(inner) else {}
-
-    into, out = details("input_tokens_details"), details("output_tokens_details")
-    read = count(into.get("cached_tokens")) or count(usage.get("cached_input_tokens"))
-    written = count(into.get("cache_write_tokens")) or count(usage.get("cache_write_input_tokens"))
-    total = usage.get("total_tokens")
-    return Tokens(
-        input=max(count(usage.get("input_tokens")) - read - written, 0),
-        output=count(usage.get("output_tokens")),
-        reasoning=count(out.get("reasoning_tokens")) or count(usage.get("reasoning_output_tokens")),
-        cache_read=read,
-        cache_write=written,
-        total=count(total) if isinstance(total, int) else None,
-    )

@@ -16,7 +16,8 @@ from eventlog.importers.common.conversation_parts import CallResult
 from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
 from eventlog.importers.common.message_reader import ids_of, model_name_of, system_prompt
 from eventlog.importers.openai import items
-from eventlog.importers.openai.chat_sse import chat_usage, finish_reason
+from eventlog.streams.openai_chat import reason_of
+from eventlog.streams.tokens import chat_usage
 from eventlog.values import File, Model
 
 __all__ = ["OpenAIChatMapping"]
@@ -140,7 +141,7 @@ def _completion(to: RecordBuilder, reply: dict[str, Any]) -> None:
             to.skip("a choice without a message")
             continue
         _assistant(to, {"id": reply.get("id"), **message})
-        reason = finish_reason(choice.get("finish_reason"))
+        reason = reason_of(choice.get("finish_reason")) or None
     usage = reply.get("usage")
     if is_object(usage):
         to.usage(chat_usage(usage))

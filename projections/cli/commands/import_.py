@@ -36,7 +36,7 @@ __all__ = ["run"]
 @option(
     "--format",
     metavar="NAME",
-    help="event_jsonl, opencode, claude_code, codex, anthropic_sse, openai_chat_sse, openai_responses_sse, "
+    help="event_jsonl, opencode, claude_code, codex, anthropic_sse, openai_chat_sse, openai_responses_sse, gemini_stream, "
     "anthropic_messages or openai_messages [default: detected for each file].",
 )
 @JSON

@@ -27,11 +27,11 @@ TAKEN = {
     "entireio_codex": {"codex": 9},
     "entireio_growth_series": {"claude_code": 5},
     "mini_swe_agent": {"openai_messages": 2},
-    "prism_sse": {"anthropic_sse": 7, "openai_chat_sse": 10},
+    "prism_sse": {"anthropic_sse": 7, "gemini_stream": 1, "openai_chat_sse": 10},
     "sse_extracted": {"anthropic_sse": 12, "openai_chat_sse": 86, "openai_responses_sse": 20},
     "swe_agent": {"openai_messages": 5},
     "tau_bench": {"openai_messages": 9},
-    "vercel_ai": {"anthropic_sse": 8, "openai_chat_sse": 3, "openai_responses_sse": 11},
+    "vercel_ai": {"anthropic_sse": 8, "gemini_stream": 2, "openai_chat_sse": 3, "openai_responses_sse": 11},
 }
 """The formats by folder, with the number of files; every other file is refused."""
 REFUSED = {

@@ -18,7 +18,7 @@ from eventlog import events as ev
 from eventlog.errors import StreamError
 from eventlog.importers import import_file
 from eventlog.importers.common.importer import Report
-from eventlog.importers.common.sse import kind_of_stream, records
+from eventlog.importers.streams.sse import kind_of_stream, records
 from eventlog.session.filling import Filled
 from eventlog.values import Tokens
 from projections import Transcript

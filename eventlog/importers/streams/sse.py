@@ -1,8 +1,8 @@
-"""Records of a recorded provider stream, and which provider's stream a file is.
+"""Records of a recorded provider stream, and the provider whose stream a file is.
 
 A file is server-sent events (`data: {…}` between blank lines), or one JSON value a line, as some
-recorders write it.  The importers of each provider say what a record means.  Streams that no
-importer reads are named here, so that such a file is refused by name.
+recorders write it. Streams that no importer reads are named here, so that such a file is refused by
+name.
 """
 
 from __future__ import annotations

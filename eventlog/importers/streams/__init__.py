@@ -1,0 +1,1 @@
+"""Recorded streams of providers, as the readers of live answers read them."""

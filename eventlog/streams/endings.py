@@ -1,0 +1,29 @@
+"""Ends of calls and answers that came otherwise than asked for, and the words for them."""
+
+from __future__ import annotations
+
+from eventlog.streams.records import dump, is_whole
+from eventlog.values import Json
+
+__all__ = ["FILTERED", "UNKNOWN", "WITHHELD", "input_of", "not_whole"]
+
+UNKNOWN = "unknown"
+"""Reason of an answer whose stream ended without one."""
+FILTERED = "content-filter"
+"""Reason of an answer that a filter cut, and error of one that it withheld."""
+WITHHELD = "the provider's content filter withheld the whole answer"
+_NOT_WHOLE = (
+    "the arguments are not a whole JSON object, and the tool did not run; call it again with whole ones: {text}"
+)
+_QUOTED = 200
+"""Characters of such arguments that the failure quotes."""
+
+
+def not_whole(arguments: str) -> str:
+    """Return the failure of a call whose arguments are not a whole JSON object."""
+    return _NOT_WHOLE.format(text=arguments[:_QUOTED])
+
+
+def input_of(arguments: str) -> Json:
+    """Return the input of a call; arguments that are no JSON object are its member `input`."""
+    return arguments or "{}" if is_whole(arguments) else dump({"input": arguments})

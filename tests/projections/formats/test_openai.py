@@ -75,7 +75,7 @@ def test_assistant_messages() -> None:
         {"role": "tool", "tool_call_id": "1", "content": "out"},
         {"role": "tool", "tool_call_id": "2", "content": "no"},
     ]
-    assert chat_messages([assistant(Reasoning(""))]) == [{"role": "assistant", "content": ""}]
+    assert chat_messages([assistant(Reasoning("only thinking"))]) == []
 
 
 def test_results_that_have_no_place_follow() -> None:

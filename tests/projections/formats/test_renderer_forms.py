@@ -91,7 +91,7 @@ def test_neighbours_become_one_message() -> None:
         assistant(Text("seven")),
     ]
     check(messages)
-    request = anthropic_request(messages, ["header", "", "rest"])
+    request = anthropic_request(messages, ["header", "", "rest"], cache="none")
     assert request == {
         "system": [{"type": "text", "text": "header"}, {"type": "text", "text": "rest"}],
         "messages": [
@@ -192,16 +192,17 @@ def test_reasoning_items_are_gathered_and_followed() -> None:
     messages = [
         HELLO,
         assistant(
+            Reasoning("nameless"),
+            Text("first"),
             Reasoning("one", own),
             Reasoning("two", own),
-            Reasoning("nameless"),
             Text("said", metadata(itemId="msg_1")),
             Text("more", metadata(itemId="msg_1")),
             Reasoning("last", metadata(itemId="rs_2")),
         ),
     ]
     check(messages)
-    reasoning, said = responses_request(messages, ["a", "", "b"])["input"][1:]
+    reasoning, said = responses_request(messages, ["a", "", "b"])["input"][2:]
     assert reasoning == {
         "type": "reasoning",
         "id": "rs_1",
@@ -233,8 +234,8 @@ def test_repeated_call_ids_become_unique() -> None:
 
 def test_call_ids_are_kept_as_far_as_they_may_be() -> None:
     """An allowed, new id stays; a long, empty or forbidden one is replaced."""
-    ids = CallIds("[a-z]+", 5)
-    names = ids.names(assistant(*(Call(name, "t", "{}") for name in ("abc", "abcdef", "", "a.b", "toolu_x.y"))))
+    ids = CallIds("[a-z]+", 30)
+    names = ids.names(assistant(*(Call(name, "t", "{}") for name in ("abc", "abcdef" * 6, "", "a.b", "toolu_x.y"))))
     assert names["abc"] == "abc"
     assert names["toolu_x.y"].startswith("toolu_")
     assert len(set(names.values())) == 5

@@ -36,7 +36,7 @@ OPENING = "(The conversation begins with the model.)"
 def gemini_request(
     messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, ids: bool = True
 ) -> dict[str, Any]:
-    """Return the part of a request that the view decides; no `systemInstruction` if it is empty.
+    """Return `contents` of a request, and `systemInstruction` unless it is empty.
 
     `ids` says whether calls and responses have ids, which older versions of the API refuse.
     """

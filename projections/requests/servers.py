@@ -1,4 +1,4 @@
-"""What each API and server accepts in the messages of a request, as data that all forms read.
+"""Rules of each API and server for the messages of a request: one table for all forms.
 
 The servers speak Chat Completions; a name that is not here gets the strictest form that still
 carries texts, calls and common images. The rules are those of the vendors' documentation and of

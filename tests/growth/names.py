@@ -36,7 +36,6 @@ MODULES = (
     "projections.requests.openai",
     "projections.requests.openai_responses",
     "projections.requests.output_format",
-    "projections.requests.servers",
     "projections.loop",
     "projections.window",
 )

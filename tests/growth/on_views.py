@@ -29,7 +29,6 @@ from projections.requests.gemini import gemini_request
 from projections.requests.openai import chat_messages
 from projections.requests.openai_responses import responses_request
 from projections.requests.output_format import chat_format, responses_format
-from projections.requests.servers import rules_of
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import POLICY, Place
 
@@ -152,7 +151,6 @@ FORMATS: Table = {
     "gemini_request": output(lambda _, view: len(gemini_request(view.messages)["contents"]), _asked),
     "model_messages": output(lambda _, view: len(model_messages(view.messages)), _asked),
     "chat_format": constant(lambda _at, _: chat_format('{"type":"text"}')),
-    "rules_of": constant(lambda _at, _: rules_of("openai")),
     "responses_format": constant(lambda _at, _: responses_format('{"type":"text"}')),
     "responses_request": output(lambda _, view: len(responses_request(view.messages)["input"]), _asked),
 }

@@ -27,8 +27,18 @@ TABLE = Path(__file__).parents[2] / "golden" / "imports" / "recorded.json"
 
 
 def view_of(session: Session) -> list[Any]:
-    """Messages that a model would be sent; a file's settings may give it another prompt."""
-    return chat_messages(ModelView.of(session).messages, ())
+    """Messages that a model would be sent; a file's settings may give it another prompt.
+
+    Ids that repeat are made unique by the session's own message ids, so calls are numbered here.
+    """
+    messages = chat_messages(ModelView.of(session).messages, ())
+    numbers: dict[str, str] = {}
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            call["id"] = numbers.setdefault(call["id"], str(len(numbers)))
+        if "tool_call_id" in message:
+            message["tool_call_id"] = numbers[message["tool_call_id"]]
+    return messages
 
 
 def compare(path: Path, mapping: RecordMapping, step: int) -> None:

@@ -43,7 +43,7 @@ SERVERS = {
     "vllm": Server(True, f"{IMAGES}|audio/.*", True, one_system=True, alternates=True),
     "ollama-compatible": Server(False, "image/(png|jpeg|webp)", one_system=True),
     "a server of one's own": Server(
-        False, "image/(png|jpeg)", one_system=True, alternates=True, ids="[A-Za-z0-9]{9}", bridged=True, bridged=True
+        False, "image/(png|jpeg)", one_system=True, alternates=True, ids="[A-Za-z0-9]{9}", bridged=True
     ),
 }
 
@@ -132,7 +132,11 @@ def gemini_faults(request: Object) -> list[str]:
         parts: list[Object] = content["parts"]
         faults += [] if parts else ["a content without parts"]
         faults += [] if content["role"] in {"user", "model"} else [f"the role {content['role']}"]
-        answers = [(x["name"], x.get("id")) for x in (part.get("functionResponse") for part in parts) if x]
+        answers = [
+            (part["functionResponse"]["name"], part["functionResponse"].get("id"))
+            for part in parts
+            if "functionResponse" in part
+        ]
         if answers != waiting or (answers and len(answers) != len(parts)):
             faults.append(f"calls {waiting} are answered by {answers}")
         calls = [part["functionCall"] for part in parts if "functionCall" in part]

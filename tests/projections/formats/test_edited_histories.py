@@ -65,7 +65,7 @@ def parts_of(session: Session, kind: str) -> list[str]:
     return [part.id for message in Transcript(session).oldest_first() for part in message.parts if part.kind == kind]
 
 
-CHANGES: dict[str, Callable[[Session, str], None]] = {
+CHANGES: dict[str, Callable[[Session, str], object]] = {
     "redacted": lambda session, part: session.redact(part),
     "removed": lambda session, part: session.remove_part(part),
     "edited": lambda session, part: session.edit_part(part, "another thought"),

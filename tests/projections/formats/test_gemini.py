@@ -20,7 +20,7 @@ def assistant(*parts: NeutralPart) -> NeutralMessage:
 
 
 def test_an_answer_goes_back_as_it_came() -> None:
-    """Texts, calls with ids, code that Gemini ran, and signatures are sent as they were received."""
+    """Texts, calls with ids, code that Gemini ran, and signatures are sent as they came."""
     parts: list[dict[str, Any]] = [
         {"text": "first this", "thought": True, "thoughtSignature": "s0"},
         {"text": "I look", "thoughtSignature": "s1"},
@@ -33,7 +33,9 @@ def test_an_answer_goes_back_as_it_came() -> None:
         session = store.create_session()
         session.user("go")
         with session.assistant("google/gemini") as reply:
-            reply.fill([chunk])
+            (call,) = reply.fill([chunk]).calls
+            call.start('{"p":1}')
+            call.succeed("out")
         view = ModelView.of(session)
     request = gemini_request(view.messages, ("header", " ", "rest"))
     assert gemini_faults(request) == []
@@ -73,7 +75,7 @@ def test_responses_stand_alone_and_media_follow() -> None:
 
 
 def test_an_unsigned_thought_is_left_out() -> None:
-    """A thought of another model, or an edited one, is not sent, nor an answer of thoughts alone."""
+    """A thought without a signature is not sent, nor is an answer of thoughts alone."""
     user = NeutralMessage("user", (Text("hi"), File("video/mp4", "gs://b/a.mp4")))
     said = [user, assistant(Reasoning("hm"), Text("so")), user, assistant(Reasoning("only"))]
     contents = gemini_request(said)["contents"]

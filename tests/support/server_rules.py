@@ -148,7 +148,8 @@ def gemini_faults(request: Object) -> list[str]:
         for part in parts:
             faults += ["an empty text"] if part.get("text", "x") == "" and "thoughtSignature" not in part else []
             faults += ["a thought without a signature"] if "thought" in part and "thoughtSignature" not in part else []
-            mime = part.get("inlineData", part.get("fileData", {})).get("mimeType", "text/x")
+            file: Object = part.get("inlineData") or part.get("fileData") or {}
+            mime = file.get("mimeType", "text/x")
             faults += [] if GEMINI.fullmatch(mime) else [f"a file of {mime}"]
     return faults + ([f"calls {waiting} are not answered"] if waiting else [])
 

@@ -1,4 +1,4 @@
-"""Requests keep each provider's rules, whatever was done to the history."""
+"""Requests keep each provider's rules after any change of the history."""
 
 from __future__ import annotations
 

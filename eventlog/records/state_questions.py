@@ -67,5 +67,5 @@ def interrupted_call(state: State, call: str) -> tuple[str, str] | None:
             seen.add(message)
             for part, facts in state.messages[message].parts.items():
                 if facts.kind == "tool" and facts.call == call and state.history.holds(facts.added):
-                    return (message, part) if state.status(facts) == "interrupted_call" else None
+                    return (message, part) if state.status(facts) == "interrupted" else None
     return None

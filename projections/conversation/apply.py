@@ -224,6 +224,8 @@ def _edited(state: Conversation, event: ev.PartEdited, version: int, time: int) 
     message, part = found
     if isinstance(part, (TextPart, ReasoningPart)):
         part.pieces = [event.text] if event.text else []
+        if isinstance(part, ReasoningPart):
+            part.metadata = None  # signature, cipher and id vouch for the text as it was
     elif isinstance(part, ToolPart):
         part.output, part.full = event.text, None
     state.mark_changed(message.id, event.part)

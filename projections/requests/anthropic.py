@@ -14,6 +14,9 @@ Tool schemas and sampling are the caller's. The request obeys the rules of the A
 * A tool that Anthropic ran has its own blocks in the same message, if its result has the form that
   belongs to the tool. Otherwise (cleared, redacted, of another provider) it is an ordinary call
   with its result in the next message.
+* At most 100 images are sent, the newest, each of at most 5 MB, and of 2,000 pixels where more than
+  20 are sent. Others, and files of types that the API does not take, are named by a text.
+* At most four cache breakpoints: behind the system segments and at the end of user messages.
 """
 
 from __future__ import annotations
@@ -23,11 +26,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from projections.requests.calls import CallIds, Names
 from projections.requests.files import data_of, file_id_of, is_web, placeholder, text_of
-from projections.requests.metadata import is_array, is_object, of_provider, parsed, tool_name
-from projections.requests.text import sendable
+from projections.requests.media import TooMuchMedia
+from projections.requests.metadata import arguments, is_array, is_object, of_provider, parsed, tool_name
+from projections.requests.servers import ANTHROPIC
+from projections.requests.text import failure, sendable
 from projections.view.neutral import Call, File, NeutralMessage, Reasoning, Result, Text
 
-__all__ = ["CONTINUE", "OPENING", "anthropic_request"]
+__all__ = ["CONTINUE", "OPENING", "Cache", "anthropic_request"]
 
 Block: TypeAlias = dict[str, Any]
 Role: TypeAlias = Literal["user", "assistant"]
@@ -36,12 +41,10 @@ OPENING = "(The conversation begins with the assistant.)"
 """User message before a first assistant message, which the API refuses."""
 CONTINUE = "Continue."
 """User message after a last assistant message, for models that accept no prefill."""
-FAILED = "The tool failed."
-"""Text of an error without a text, which the API refuses."""
 
-_IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
-_LONGEST_NAME = 128
-_LONGEST_ID = 256
+Cache: TypeAlias = Literal["none", "system", "prefix"]
+"""Where cache breakpoints are set."""
+
 _THINKING = {"thinking", "redacted_thinking"}
 _SERVER_TOOLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "web_search": ("web_search_tool_result", ("web_search_tool_result_error",)),
@@ -83,21 +86,32 @@ class RoleBlocks(NamedTuple):
 
 
 def anthropic_request(
-    messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, prefill: bool = True
+    messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, prefill: bool = True, cache: Cache = "system"
 ) -> dict[str, Any]:
     """Return the part of a request that the view decides.
 
-    `prefill` says whether the model accepts a last assistant message.
+    `prefill` says whether the model accepts a last assistant message. `cache` sets breakpoints:
+    "system" behind the first and the last system segment, "prefix" also at the end of the newest
+    two user messages, which the next request begins with, "none" nowhere.
     """
-    ids = CallIds("[A-Za-z0-9_-]+", _LONGEST_ID)
-    turns = [turn for message in messages for turn in _role_blocks(message, ids.names(message))]
+    form = _Form()
+    turns = [turn for message in messages for turn in form.role_blocks(message)]
+    form.media.name()
     joined: list[Block] = []
     for role, blocks in _alternating(turns, prefill=prefill):
         if joined and joined[-1]["role"] == role:
             joined[-1]["content"].extend(blocks)
         else:
             joined.append({"role": role, "content": [*blocks]})
-    return {"system": _system(system), "messages": joined}
+    segments = _system(system)
+    if cache != "none":
+        ends = [*segments[:1], *segments[1:][-1:]]
+        if cache == "prefix":
+            asked = [message["content"][-1] for message in joined if message["role"] == "user"]
+            ends += asked[-(ANTHROPIC.marks - len(ends)) :][-2:]
+        for block in ends:
+            block["cache_control"] = {"type": "ephemeral"}
+    return {"system": segments, "messages": joined}
 
 
 def _system(system: Sequence[str]) -> list[Block]:
@@ -124,45 +138,70 @@ def _alternating(turns: list[RoleBlocks], *, prefill: bool) -> Iterator[RoleBloc
 # -- messages ----------------------------------------------------------------------------------
 
 
-def _role_blocks(message: NeutralMessage, names: Names) -> list[RoleBlocks]:
-    """Return the blocks of a message by role, without empty ones."""
-    if message.role == "assistant":
-        return _assistant(message, names)
-    blocks: list[Block] = []
-    for part in message.parts:
-        if isinstance(part, Text):
-            blocks.extend(_text(part.text))
-        elif isinstance(part, File):
-            blocks.append(_file(part))
-        elif isinstance(part, Result):
-            blocks.append(_result(part, names))
-    return [RoleBlocks("user", blocks)] if blocks else []
+class _Form:
+    """The blocks of one request, with its call ids and images."""
 
+    def __init__(self) -> None:
+        self._ids = CallIds(ANTHROPIC.ids, ANTHROPIC.longest_id)
+        self.media = TooMuchMedia(ANTHROPIC)
 
-def _assistant(message: NeutralMessage, names: Names) -> list[RoleBlocks]:
-    answers = {part.call: part for part in message.parts if isinstance(part, Result)}
-    blocks: list[Block] = []
-    calls: list[Block] = []
-    results: list[Block] = []
-    for part in message.parts:
-        if isinstance(part, Text):
-            blocks.extend(_text(part.text, of_provider(part.metadata, "anthropic").get("citations")))
-        elif isinstance(part, Reasoning):
-            blocks.extend(_thinking(part))
-        elif isinstance(part, File):
-            blocks.append({"type": "text", "text": placeholder(part)})
-        elif isinstance(part, Call):
-            answer = answers.get(part.call)
-            served = _server_tool(part, answer, names[part.call]) if answer is not None else []
-            blocks.extend(served)
-            if not served:
-                calls.append(_call("tool_use", part, names[part.call]))
-                results.extend([_result(answer, names)] if answer is not None else [])
-    if not calls:
-        while blocks and blocks[-1]["type"] in _THINKING:
-            blocks.pop()
-    turns = [RoleBlocks("assistant", blocks + calls), RoleBlocks("user", results)]
-    return [turn for turn in turns if turn.blocks]
+    def role_blocks(self, message: NeutralMessage) -> list[RoleBlocks]:
+        """Return the blocks of a message by role, without empty ones."""
+        names = self._ids.names(message)
+        if message.role == "assistant":
+            return self._assistant(message, names)
+        blocks: list[Block] = []
+        for part in message.parts:
+            if isinstance(part, Text):
+                blocks.extend(_text(part.text))
+            elif isinstance(part, File):
+                blocks.append(self._file(part))
+            elif isinstance(part, Result):
+                blocks.append(self._result(part, names))
+        return [RoleBlocks("user", blocks)] if blocks else []
+
+    def _assistant(self, message: NeutralMessage, names: Names) -> list[RoleBlocks]:
+        answers = {part.call: part for part in message.parts if isinstance(part, Result)}
+        blocks: list[Block] = []
+        calls: list[Block] = []
+        results: list[Block] = []
+        for part in message.parts:
+            if isinstance(part, Text):
+                blocks.extend(_text(part.text, of_provider(part.metadata, "anthropic").get("citations")))
+            elif isinstance(part, Reasoning):
+                blocks.extend(_thinking(part))
+            elif isinstance(part, File):
+                blocks.append({"type": "text", "text": placeholder(part)})
+            elif isinstance(part, Call):
+                answer = answers.get(part.call)
+                served = _server_tool(part, answer, names[part.call]) if answer is not None else []
+                blocks.extend(served)
+                if not served:
+                    calls.append(_call("tool_use", part, names[part.call]))
+                    results.extend([self._result(answer, names)] if answer is not None else [])
+        if not calls:
+            while blocks and blocks[-1]["type"] in _THINKING:
+                blocks.pop()
+        turns = [RoleBlocks("assistant", blocks + calls), RoleBlocks("user", results)]
+        return [turn for turn in turns if turn.blocks]
+
+    def _file(self, file: File) -> Block:
+        block = _file(file)
+        if block["type"] == "image":
+            self.media.add(block, file)
+        return block
+
+    def _result(self, result: Result, names: Names) -> Block:
+        block: Block = {"type": "tool_result", "tool_use_id": names[result.call]}
+        output = failure(result.output) if result.error else result.output
+        content = _text(output)
+        for file in result.files:
+            content.append({"type": "text", "text": placeholder(file)} if result.error else self._file(file))
+        if content:
+            block["content"] = content
+        if result.error:
+            block["is_error"] = True
+        return block
 
 
 # -- blocks ------------------------------------------------------------------------------------
@@ -193,12 +232,12 @@ def _file(file: File) -> Block:
     mime = file.mime if data is None else data.mime
     source: Block | None = None
     is_image = mime.startswith("image/")
-    if data is not None and (mime in _IMAGES or mime == "application/pdf"):
-        source = {"type": "base64", "media_type": mime, "data": data.base64}
-    elif data is not None and mime.startswith("text/"):
+    if data is not None and mime.startswith("text/"):
         text = text_of(data)
         source = {"type": "text", "media_type": "text/plain", "data": text} if text.strip() else None
-    elif is_web(file) and (is_image or mime == "application/pdf"):
+    elif data is not None and ANTHROPIC.takes(mime):
+        source = {"type": "base64", "media_type": mime, "data": data.base64}
+    elif is_web(file) and ANTHROPIC.takes(mime, address=True):
         source = {"type": "url", "url": sendable(file.url)}
     elif uploaded is not None:
         source = {"type": "file", "file_id": uploaded}
@@ -213,24 +252,12 @@ def _file(file: File) -> Block:
 
 
 def _call(kind: str, call: Call, name: str) -> Block:
-    arguments = parsed(call.input)
     return {
         "type": kind,
         "id": name,
-        "name": tool_name(call.tool, _LONGEST_NAME),
-        "input": arguments if isinstance(arguments, dict) else {} if arguments is None else {"value": arguments},
+        "name": tool_name(call.tool, ANTHROPIC.longest_name),
+        "input": arguments(call.input),
     }
-
-
-def _result(result: Result, names: Names) -> Block:
-    block: Block = {"type": "tool_result", "tool_use_id": names[result.call]}
-    output = result.output if result.output.strip() or not result.error else FAILED
-    content = [*_text(output), *map(_file, result.files)]
-    if content:
-        block["content"] = content
-    if result.error:
-        block["is_error"] = True
-    return block
 
 
 def _server_tool(call: Call, result: Result, name: str) -> list[Block]:

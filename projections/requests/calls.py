@@ -16,6 +16,8 @@ __all__ = ["CallIds", "Names"]
 Names: TypeAlias = dict[str, str]
 """By own id, the ids that the calls and results of one message are sent with."""
 
+_HASH = 24
+"""Characters of the hash in a new id."""
 _KIND = re.compile("[A-Za-z]{1,20}_")
 
 
@@ -52,7 +54,9 @@ class CallIds:
         kind = _KIND.match(call)
         while not name or name in self._taken:
             data = f"{source}\0{call}\0{attempt}".encode("utf-8", "surrogatepass")
-            name = (kind[0] if kind else "call_") + sha256(data).hexdigest()[:24]
+            prefix = kind[0] if kind else "call_"
+            name = (prefix if len(prefix) + _HASH <= self._longest else "") + sha256(data).hexdigest()[:_HASH]
+            name = name[: self._longest]
             attempt += 1
         self._taken.add(name)
         return name

@@ -10,7 +10,11 @@ from urllib.parse import unquote_to_bytes
 from projections.requests.text import sendable
 from projections.view.neutral import File
 
-__all__ = ["FileData", "data_of", "file_id_of", "is_web", "placeholder", "text_of"]
+__all__ = ["FileData", "data_of", "file_id_of", "is_web", "placeholder", "readable", "text_of"]
+
+
+_BEGINNINGS = {"iVBORw0K": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+"""First characters of an image's base64, and its type."""
 
 
 class FileData(NamedTuple):
@@ -33,7 +37,13 @@ def data_of(file: File) -> FileData | None:
     elif not data.isascii():
         return None
     mime = kind or file.mime
-    return FileData("image/jpeg" if mime == "image/jpg" else mime, data)
+    mime = "image/jpeg" if mime == "image/jpg" else mime
+    return FileData(_kind(data) or mime if mime.startswith("image/") else mime, data)
+
+
+def _kind(data: str) -> str | None:
+    """Return the type of an image by its first bytes: providers refuse one that says another."""
+    return next((mime for begin, mime in _BEGINNINGS.items() if data.startswith(begin)), None)
 
 
 def text_of(data: FileData) -> str:
@@ -59,3 +69,10 @@ def file_id_of(file: File) -> str | None:
 def placeholder(file: File) -> str:
     """Return the text in place of a file that cannot be sent."""
     return sendable(f"[Attached {file.mime}: {file.filename or 'file'}]")
+
+
+def readable(file: File) -> str:
+    """Return the text in place of a file that cannot be sent: a text file's own, below its name."""
+    data = data_of(file)
+    text = sendable(text_of(data)) if data is not None and data.mime.startswith("text/") else ""
+    return f"{placeholder(file)}\n{text}" if text.strip() else placeholder(file)

@@ -5,14 +5,17 @@ For example `{"anthropic": {"signature": …}}`, as OpenCode, the AI SDK and the
 
 from __future__ import annotations
 
+from hashlib import sha256
 from math import isfinite
 from typing import Any, TypeGuard
+
+import msgspec
 
 from eventlog.validation import json_value
 from eventlog.values import Json
 from projections.requests.text import sendable
 
-__all__ = ["is_array", "is_object", "of_provider", "parsed", "tool_name"]
+__all__ = ["arguments", "arguments_text", "is_array", "is_object", "of_provider", "parsed", "tool_name"]
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -54,7 +57,24 @@ def of_provider(metadata: Json | None, provider: str) -> dict[str, Any]:
     return own if is_object(own) else {}
 
 
+def arguments(input: Json) -> dict[str, Any]:
+    """Return the arguments of a call as an object, which is what every provider wants."""
+    value = parsed(input)
+    return value if is_object(value) else {} if value is None else {"value": value}
+
+
+def arguments_text(input: Json) -> str:
+    """Return the arguments of a call as the JSON text of an object; one that is stays as it is."""
+    value = parsed(input)
+    return sendable(input) if is_object(value) else msgspec.json.encode(arguments(input)).decode()
+
+
 def tool_name(name: str, longest: int) -> str:
-    """Return a tool's name in the characters that providers accept."""
+    """Return a tool's name in the characters that providers accept, always the same one.
+
+    A name of more than `longest` characters ends with a hash, so that two long names differ.
+    """
     allowed = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
-    return allowed[:longest] or "tool"
+    if len(allowed) > longest:
+        allowed = f"{allowed[: longest - 9]}_{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return allowed or "tool"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["sendable"]
+__all__ = ["failure", "sendable"]
+
+FAILED = "The tool failed."
+"""Text of an error without a text, which says nothing to a model and is refused by providers."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -18,3 +21,8 @@ def sendable(text: str) -> str:
     except UnicodeEncodeError:
         return _SURROGATES.sub("\ufffd", text)
     return text
+
+
+def failure(output: str) -> str:
+    """Return the text of a failed call, which is never blank."""
+    return output if output.strip() else FAILED

@@ -32,6 +32,7 @@ MODULES = (
     "projections.exports.opencode",
     "projections.requests.ai_sdk",
     "projections.requests.anthropic",
+    "projections.requests.gemini",
     "projections.requests.openai",
     "projections.requests.openai_responses",
     "projections.requests.output_format",

@@ -25,6 +25,7 @@ from projections import (
 from projections.loop import ContextWindow
 from projections.requests.ai_sdk import model_messages
 from projections.requests.anthropic import anthropic_request
+from projections.requests.gemini import gemini_request
 from projections.requests.openai import chat_messages
 from projections.requests.openai_responses import responses_request
 from projections.requests.output_format import chat_format, responses_format
@@ -147,6 +148,7 @@ def _asked(at: Place) -> Generator[ModelView]:
 FORMATS: Table = {
     "anthropic_request": output(lambda _, view: len(anthropic_request(view.messages)["messages"]), _asked),
     "chat_messages": output(lambda _, view: len(chat_messages(view.messages)), _asked),
+    "gemini_request": output(lambda _, view: len(gemini_request(view.messages)["contents"]), _asked),
     "model_messages": output(lambda _, view: len(model_messages(view.messages)), _asked),
     "chat_format": constant(lambda _at, _: chat_format('{"type":"text"}')),
     "responses_format": constant(lambda _at, _: responses_format('{"type":"text"}')),

@@ -30,10 +30,12 @@ from projections.requests.ai_sdk import model_messages
 from projections.requests.anthropic import (
     anthropic_request,
 )
+from projections.requests.gemini import gemini_request
 from projections.requests.openai import chat_messages
 from projections.requests.openai_responses import responses_request
 from projections.view.neutral import NeutralMessage
-from tests.support.provider_rules import anthropic_faults, chat_faults, model_message_faults, responses_faults
+from tests.support.provider_rules import anthropic_faults, model_message_faults, responses_faults
+from tests.support.server_rules import SERVERS, chat_faults, gemini_faults
 
 __all__ = ["ANTHROPIC", "BLOCKS", "CHAT", "RESPONSES", "STRICT", "check", "checked"]
 
@@ -93,4 +95,11 @@ def check(messages: Sequence[NeutralMessage], system: Sequence[str] = ()) -> Non
     model = model_messages(messages, system)
     assert model_message_faults(model) == []
 
-    assert chat_faults(chat_messages(messages, system)) == []
+    for server in SERVERS:
+        assert chat_faults(chat_messages(messages, system, server=server), server) == [], server
+    for ids in (True, False):
+        assert gemini_faults(gemini_request(messages, system, ids=ids)) == []
+    stateless = responses_request(messages, system, store=False)
+    assert responses_faults(stateless) == []
+    assert all(item.get("encrypted_content") for item in stateless["input"] if item["type"] == "reasoning")
+    assert anthropic_faults(anthropic_request(messages, system, cache="prefix"), whole=False) == []

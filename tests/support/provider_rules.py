@@ -13,12 +13,22 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, TypeGuard
 
-__all__ = ["anthropic_faults", "chat_faults", "model_message_faults", "responses_faults"]
+__all__ = [
+    "anthropic_faults",
+    "is_array",
+    "is_object",
+    "model_message_faults",
+    "repeated",
+    "responses_faults",
+    "unsendable",
+]
 
 Object = dict[str, Any]
 
 NAME = re.compile("[a-zA-Z0-9_-]+")
 SERVER_ID = re.compile("srvtoolu_[a-zA-Z0-9_]+")
+PICTURES = {"image/gif", "image/jpeg", "image/png", "image/webp"}
+BEGINNINGS = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lGO": "image/gif", "UklGR": "image/webp"}
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -103,9 +113,38 @@ def anthropic_faults(request: Object, *, whole: bool = True) -> list[str]:
     if waiting:
         faults.append(f"calls {waiting} are not answered")
     faults += [f"the id {name} is used twice" for name in repeated(used)]
+    faults += _marks(request) + _pictures([block for block in objects(messages) if block.get("type") == "image"])
     last = messages[-1]["content"][-1:]
     if messages[-1]["role"] == "assistant" and last and last[0]["type"] == "text" and last[0]["text"][-1:].isspace():
         faults.append("a prefill that ends with white space")
+    return faults
+
+
+def objects(value: Any) -> Iterator[Object]:
+    """Every object within a JSON value."""
+    if is_object(value):
+        yield value
+        yield from objects([*value.values()])
+    elif is_array(value):
+        for item in value:
+            yield from objects(item)
+
+
+def _marks(request: Object) -> list[str]:
+    """Faults of cache breakpoints."""
+    marked = [found for found in objects(request) if "cache_control" in found]
+    faults = ["more than four cache breakpoints"] if len(marked) > 4 else []
+    return faults + ["a breakpoint on thinking" for found in marked if "thinking" in found["type"]]
+
+
+def _pictures(images: list[Object]) -> list[str]:
+    """Faults of images by number, bytes and types."""
+    faults = ["more than 100 images"] if len(images) > 100 else []
+    for source in (image["source"] for image in images if image["source"]["type"] == "base64"):
+        faults += ["an image over 5 MB"] if len(source["data"]) > 5 * 1024 * 1024 else []
+        faults += [] if source["media_type"] in PICTURES else [f"an image of {source['media_type']}"]
+        begun = next((mime for begin, mime in BEGINNINGS.items() if source["data"].startswith(begin)), None)
+        faults += ["an image of another type"] if begun not in {None, source["media_type"]} else []
     return faults
 
 
@@ -130,6 +169,8 @@ def _anthropic_block(block: Object, role: str) -> list[str]:
     if kind in {"image", "document"} and block["source"]["type"] == "base64":
         faults += bytes_faults(block["source"]["data"])
     if kind == "tool_result":
+        if block.get("is_error") and any(inner["type"] != "text" for inner in block.get("content", [])):
+            faults.append("an error with media")
         faults += [fault for inner in block.get("content", []) for fault in _anthropic_block(inner, "user")]
         if block.get("is_error") and not block.get("content"):
             faults.append("an error without content")
@@ -160,10 +201,14 @@ def responses_faults(request: Object) -> list[str]:
     faults += [f"the call {name} is answered twice" for name in repeated(results)]
     if set(calls) != set(results):
         faults.append(f"calls {set(calls) ^ set(results)} without a call or an answer")
+    ids = [item["id"] for item in items if "id" in item]
+    faults += [f"the item {name} is there twice" for name in repeated(ids)]
+    faults += [f"the address {address[:30]}" for address in _addresses(request) if not SENT.match(address)]
     made: set[str] = set()
     waiting: set[str] = set()
     for number, item in enumerate(items):
         kind = item["type"]
+        faults += _item_id(item, items[number - 1] if number else {})
         if kind == "function_call":
             made.add(item["call_id"])
             waiting.add(item["call_id"])
@@ -188,21 +233,23 @@ def responses_faults(request: Object) -> list[str]:
     return faults
 
 
-def chat_faults(messages: list[Object]) -> list[str]:
-    """Faults of Chat Completions messages."""
-    faults = unsendable(messages)
-    waiting: list[str] = []
-    for message in messages:
-        if message["role"] == "tool":
-            if message["tool_call_id"] not in waiting:
-                faults.append("an answer without a call")
-            else:
-                waiting.remove(message["tool_call_id"])
-            continue
-        if waiting:
-            faults.append(f"{message['role']} speaks before {waiting} are answered")
-        waiting = [call["id"] for call in message.get("tool_calls", [])]
-    return faults + ([f"calls {waiting} are not answered"] if waiting else [])
+def _addresses(request: Object) -> Iterator[str]:
+    for found in objects(request):
+        yield from (found[name] for name in ("image_url", "file_data", "file_url") if isinstance(found.get(name), str))
+
+
+def _item_id(item: Object, before: Object) -> list[str]:
+    """Faults of the id of an item that follows another."""
+    kind, name = item["type"], item.get("id")
+    if name is None:
+        return ["reasoning without an id"] if kind == "reasoning" else []
+    faults = [] if 3 < len(name) <= 64 and name.startswith(ITEM_IDS[kind]) else [f"the item id {name!r} of {kind}"]
+    hangs = kind in {"message", "function_call"} and before.get("type") != "reasoning"
+    return [*faults, f"the item id {name!r} without its reasoning"] if hangs else faults
+
+
+ITEM_IDS = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_", "web_search_call": "ws_"}
+SENT = re.compile("https?://|data:(image/(png|jpeg|gif|webp)|application/pdf);base64,")
 
 
 # -- AI SDK --------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from projections.requests.openai import chat_messages
+from projections.requests.openai import BRIDGE, chat_messages
+from projections.requests.servers import SERVERS
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
 
 PICTURE = File("image/png", "data:image/png;base64,AAAA", "a.png")
@@ -75,7 +76,7 @@ def test_assistant_messages() -> None:
         {"role": "tool", "tool_call_id": "1", "content": "out"},
         {"role": "tool", "tool_call_id": "2", "content": "no"},
     ]
-    assert chat_messages([assistant(Reasoning(""))]) == [{"role": "assistant", "content": ""}]
+    assert chat_messages([assistant(Reasoning("only thinking"))]) == []
 
 
 def test_results_that_have_no_place_follow() -> None:
@@ -100,3 +101,45 @@ def test_lone_surrogates_are_replaced() -> None:
     made = chat_messages([NeutralMessage("user", (Text(odd),)), said, results], (odd,))
     encoded = msgspec.json.encode(made).decode()
     assert encoded.count("x\ufffdy 😀") == 6
+
+
+def test_reasoning_goes_only_where_it_is_taken() -> None:
+    """`reasoning_content` is sent to the servers that take it, and to no other."""
+    said = [assistant(Reasoning("hm"), Text("so"))]
+    taken = {server for server in (*SERVERS, "another") if "reasoning_content" in chat_messages(said, server=server)[0]}
+    assert taken == {"openai-compatible", "openrouter", "deepseek", "llama.cpp", "vllm"}
+
+
+def test_a_file_that_a_server_refuses_is_named() -> None:
+    """A file is sent by the server's rules; else its name, or the text of a text file, is sent."""
+    files = (
+        File("image/svg+xml", "data:image/svg+xml;base64,PHN2Zy8+", "a.svg"),
+        File("application/pdf", "https://x.org/a.pdf", "a.pdf"),
+        File("text/csv", "data:text/csv,a%2Cb", "a.csv"),
+    )
+    asked = [NeutralMessage("user", files)]
+    assert [part["text"] for part in chat_messages(asked)[0]["content"]] == [
+        "[Attached image/svg+xml: a.svg]",
+        "[Attached application/pdf: a.pdf]",
+        "[Attached text/csv: a.csv]\na,b",
+    ]
+    assert chat_messages(asked, server="openrouter")[0]["content"][1]["type"] == "file"
+    made = chat_messages([assistant(Text("here"), PICTURE)])
+    assert made == [{"role": "assistant", "content": "here\n[Attached image/png: a.png]"}]
+
+
+def test_a_server_without_a_row_gets_the_strictest_form() -> None:
+    """Another server gets one system message, alternating roles, short ids and a bridge."""
+    user = NeutralMessage("user", (Text("a"),))
+    call = assistant(Call("call_1", "ls", "[1]"))
+    results = NeutralMessage("tool", (Result("call_1", "ls", " ", error=True, files=(PICTURE,)),), "a")
+    made = chat_messages([user, user, call, results, user], ("one", " ", "two"), server="my own")
+    assert [message["role"] for message in made] == ["system", "user", "assistant", "tool", "assistant", "user"]
+    assert made[0]["content"] == "one\n\ntwo"
+    assert made[1]["content"] == "a\n\na"
+    (sent,) = made[2]["tool_calls"]
+    assert len(sent["id"]) == 9
+    assert sent["function"]["arguments"] == '{"value":[1]}'
+    assert made[3] == {"role": "tool", "tool_call_id": sent["id"], "content": "The tool failed."}
+    assert made[4]["content"] == BRIDGE
+    assert [part["type"] for part in made[5]["content"]] == ["text", "image_url", "text"]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.provider_rules import anthropic_faults, chat_faults, model_message_faults, responses_faults
+from tests.support.provider_rules import anthropic_faults, model_message_faults, responses_faults
+from tests.support.server_rules import chat_faults, gemini_faults
 
 Object = dict[str, Any]
 
@@ -69,6 +70,12 @@ def test_a_sound_messages_request_has_no_fault() -> None:
         (conversation([text("a")], [{"type": "thinking", "thinking": "x", "signature": ""}, text("b")]), "signature"),
         (conversation([{**PICTURE, "source": {**PICTURE["source"], "data": ""}}]), "without bytes"),
         (conversation([{**PICTURE, "source": {**PICTURE["source"], "data": "?"}}]), "not base64"),
+        (conversation([{**PICTURE, "source": {**PICTURE["source"], "data": "A" * (5 << 20) + "AAAA"}}]), "over 5 MB"),
+        (conversation([{**PICTURE, "source": {**PICTURE["source"], "data": "/9j/"}}]), "another type"),
+        (conversation([{**PICTURE, "source": {**PICTURE["source"], "media_type": "image/svg+xml"}}]), "svg"),
+        (conversation([PICTURE] * 101), "more than 100"),
+        (conversation([{**text("a"), "cache_control": {}}] * 5), "cache breakpoints"),
+        (conversation([text("a")], [CALL], [{**ANSWER, "content": [PICTURE], "is_error": True}]), "with media"),
     ],
 )
 def test_each_messages_rule_is_looked_at(request_: Object, fault: str) -> None:
@@ -115,6 +122,12 @@ def test_a_sound_responses_request_has_no_fault() -> None:
         (responses((4, {"content": ""})), "empty text"),
         (responses((2, {"call_id": "c" * 65}), (3, {"call_id": "c" * 65})), "id or name"),
         (responses((2, {"name": "a b"})), "id or name"),
+        (responses((2, {"id": "fc_" + "x" * 62})), "item id"),
+        (responses((2, {"id": "call_1"})), "item id"),
+        (responses((4, {"id": "msg_1"})), "without its reasoning"),
+        (responses((1, {"type": "message", "role": "assistant", "content": "x"}), (2, {"id": "fc_1"})), "without its"),
+        ({"input": [*ITEMS[:4], ITEMS[1], *ITEMS[4:]]}, "there twice"),
+        (responses((0, {"content": [{"type": "input_image", "image_url": "data:image/svg+xml,x"}]})), "address"),
         ({"input": ITEMS, "instructions": ""}, "empty instructions"),
         (responses((3, {"output": "\udfff"})), "lone surrogate"),
     ],
@@ -199,3 +212,75 @@ def test_each_model_message_rule_is_looked_at(messages: list[Object], fault: str
 def test_each_chat_rule_is_looked_at(messages: list[Object], fault: str) -> None:
     """Each violation of a Chat rule is reported."""
     assert any(fault in found for found in chat_faults(messages)), chat_faults(messages)
+
+
+ASKED: Object = {"role": "user", "content": "hi"}
+
+
+def called(id: str = "c1", name: str = "bash", arguments: str = "{}") -> list[Object]:
+    """An answer with a call, and its result."""
+    function = {"name": name, "arguments": arguments}
+    answer = {"role": "assistant", "content": "", "tool_calls": [{"id": id, "function": function}]}
+    return [answer, {"role": "tool", "tool_call_id": id, "content": "out"}]
+
+
+def shown(url: str) -> list[Object]:
+    """A question with an image."""
+    return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "server", "fault"),
+    [
+        (called("c" * 41), "openai", "id or name"),
+        (called(name="a.b"), "openai", "id or name"),
+        (called(name="a" * 65), "openai", "id or name"),
+        (called(arguments="[]"), "openai", "no object"),
+        (called() + called(), "openai", "used twice"),
+        (called("call_1"), "mistral", "id or name"),
+        ([*called("a" * 9), ASKED], "mistral", "follows results"),
+        ([ASKED, ASKED], "vllm", "in a row"),
+        ([{"role": "system", "content": "a"}] * 2, "llama.cpp", "two system"),
+        ([{"role": "developer", "content": "a"}], "openai", "role"),
+        ([{"role": "assistant", "content": ""}], "openai", "empty"),
+        ([{"role": "user", "content": [text("")]}], "openai", "empty text"),
+        ([{"role": "assistant", "content": [{"type": "image_url"}]}], "openai", "in assistant"),
+        ([{"role": "assistant", "content": "a", "reasoning_content": "b"}], "groq", "reasoning"),
+        ([{"role": "assistant", "content": "a", "tool_calls": []}], "openai", "no calls"),
+        (shown("data:image/svg+xml;base64,AAAA"), "openai", "the file"),
+        (shown("data:image/png;base64,AAAA"), "deepseek", "the file"),
+        (shown("https://x.org/a.png"), "gemini-compatible", "address"),
+        ([{"role": "user", "content": [{"type": "input_audio"}]}], "groq", "audio"),
+    ],
+)
+def test_each_rule_of_a_server_is_looked_at(messages: list[Object], server: str, fault: str) -> None:
+    """Each violation of a server's rule is reported, and the same is sound where it is allowed."""
+    assert any(fault in found for found in chat_faults(messages, server)), chat_faults(messages, server)
+    assert chat_faults([ASKED, *called()], "openai") == []
+
+
+GIVEN: Object = {"functionCall": {"name": "ls", "args": {}}}
+FOUND_BY: Object = {"functionResponse": {"name": "ls", "response": {"output": ""}}}
+
+
+@pytest.mark.parametrize(
+    ("contents", "fault"),
+    [
+        ([[{"text": "a"}], [GIVEN]], "not answered"),
+        ([[{"text": "a"}], [GIVEN], [{"text": "b"}]], "answered by"),
+        ([[{"text": "a"}], [GIVEN], [FOUND_BY, {"text": "b"}]], "answered by"),
+        ([[GIVEN], [FOUND_BY]], "by the user"),
+        ([[{"text": "a"}], [{"functionCall": {"name": "1", "args": {}}}]], "name or arguments"),
+        ([[{"text": "a"}], [{"text": "b", "thought": True}]], "without a signature"),
+        ([[{"text": ""}]], "empty text"),
+        ([[]], "without parts"),
+        ([[{"inlineData": {"mimeType": "image/svg+xml", "data": "AAAA"}}]], "svg"),
+    ],
+)
+def test_each_gemini_rule_is_looked_at(contents: list[list[Object]], fault: str) -> None:
+    """Each violation of a rule of Gemini is reported."""
+    roles = ("user", "model")
+    request = {"contents": [{"role": roles[n % 2], "parts": parts} for n, parts in enumerate(contents)]}
+    assert any(fault in found for found in gemini_faults(request)), gemini_faults(request)
+    assert gemini_faults({"contents": [{"role": "user", "parts": [{"text": "a"}]}]}) == []
+    assert gemini_faults({"contents": [{"role": "model", "parts": [{"text": "a"}]}]}) == ["the user does not begin"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -91,7 +92,7 @@ def test_neighbours_become_one_message() -> None:
         assistant(Text("seven")),
     ]
     check(messages)
-    request = anthropic_request(messages, ["header", "", "rest"])
+    request = anthropic_request(messages, ["header", "", "rest"], cache="none")
     assert request == {
         "system": [{"type": "text", "text": "header"}, {"type": "text", "text": "rest"}],
         "messages": [
@@ -192,16 +193,17 @@ def test_reasoning_items_are_gathered_and_followed() -> None:
     messages = [
         HELLO,
         assistant(
+            Reasoning("nameless"),
+            Text("first"),
             Reasoning("one", own),
             Reasoning("two", own),
-            Reasoning("nameless"),
             Text("said", metadata(itemId="msg_1")),
             Text("more", metadata(itemId="msg_1")),
             Reasoning("last", metadata(itemId="rs_2")),
         ),
     ]
     check(messages)
-    reasoning, said = responses_request(messages, ["a", "", "b"])["input"][1:]
+    reasoning, said = responses_request(messages, ["a", "", "b"])["input"][2:]
     assert reasoning == {
         "type": "reasoning",
         "id": "rs_1",
@@ -233,8 +235,8 @@ def test_repeated_call_ids_become_unique() -> None:
 
 def test_call_ids_are_kept_as_far_as_they_may_be() -> None:
     """An allowed, new id stays; a long, empty or forbidden one is replaced."""
-    ids = CallIds("[a-z]+", 5)
-    names = ids.names(assistant(*(Call(name, "t", "{}") for name in ("abc", "abcdef", "", "a.b", "toolu_x.y"))))
+    ids = CallIds("[a-z]+", 30)
+    names = ids.names(assistant(*(Call(name, "t", "{}") for name in ("abc", "abcdef" * 6, "", "a.b", "toolu_x.y"))))
     assert names["abc"] == "abc"
     assert names["toolu_x.y"].startswith("toolu_")
     assert len(set(names.values())) == 5
@@ -359,3 +361,59 @@ def test_the_strict_types_refuse_what_is_wrong() -> None:
         checked(ANTHROPIC, [{"role": "user", "content": [{"type": "text"}]}])
     with pytest.raises(ValidationError):
         checked(RESPONSES, [{"type": "reasoning", "id": "x", "summary": [{"text": "a"}]}])
+
+
+def test_cache_breakpoints_stand_at_the_ends() -> None:
+    """Breakpoints are behind the system segments, and if asked for behind the newest questions."""
+    messages = [
+        message
+        for name in "abc"
+        for message in (user(Text(f"question {name}")), assistant(Text(f"answer {name}"), source=name))
+    ]
+    check(messages, ["header", "middle", "rest"])
+
+    def marked(**options: Any) -> list[str]:
+        request = anthropic_request(messages, ["header", "middle", "rest"], **options)
+        blocks = [*request["system"], *(block for message in request["messages"] for block in message["content"])]
+        return [block["text"] for block in blocks if "cache_control" in block]
+
+    assert marked() == ["header", "rest"]
+    assert marked(cache="prefix") == ["header", "rest", "question b", "question c"]
+    assert marked(cache="none") == []
+
+
+def test_images_over_the_limits_are_named() -> None:
+    """Images that are too large, or the oldest of too many, are named for Anthropic."""
+    large = File("image/png", "data:image/png;base64," + "A" * (5 << 20) + "AAAA", "large.png")
+    found = blocks(user(large, *[File("image/png", PICTURE, f"{number}.png") for number in range(102)]))
+    assert [block["text"] for block in found if block["type"] == "text"] == [
+        "[Attached image/png: large.png]",
+        "[Attached image/png: 0.png]",
+        "[Attached image/png: 1.png]",
+    ]
+    size = (3000).to_bytes(4, "big") + (10).to_bytes(4, "big")
+    wide = base64.b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + size).decode()
+    wide_file = File("image/png", f"data:image/png;base64,{wide}", "wide.png")
+    assert blocks(user(wide_file))[0]["type"] == "image"
+    assert blocks(user(wide_file, *[File("image/png", PICTURE)] * 20))[0]["type"] == "text"
+    disguised = File("image/png", "data:image/png;base64,/9j/AAAA")
+    assert blocks(user(disguised))[0]["source"]["media_type"] == "image/jpeg"
+
+
+def test_item_ids_need_their_reasoning() -> None:
+    """An id is sent only right behind its reasoning, if it is short, of its kind, and new."""
+    own = metadata(itemId="rs_1", reasoningEncryptedContent="e")
+    long = metadata(itemId="rs_" + "x" * 62, reasoningEncryptedContent="e")
+    messages = [
+        HELLO,
+        assistant(Text("a", metadata(itemId="msg_0", phase="commentary"))),
+        assistant(Reasoning("r", own), Call("1", "ls", "{}", metadata=metadata(itemId="fc_1"))),
+        tool(Result("1", "ls", "")),
+        assistant(Reasoning("r", own), Text("b", metadata(itemId="msg_1"))),
+        assistant(Reasoning("r", long), Text("c", metadata(itemId="msg_2"))),
+        assistant(Reasoning("edited"), Reasoning("r", metadata(itemId="rs_2")), Text("d", metadata(itemId="msg_3"))),
+    ]
+    check(messages)
+    items = responses_request(messages)["input"]
+    assert [item["id"] for item in items if "id" in item] == ["rs_1", "fc_1"]
+    assert items[1]["phase"] == "commentary"

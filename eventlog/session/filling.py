@@ -15,7 +15,7 @@ from eventlog.streams.answer import API, AnswerReader, plain
 from eventlog.streams.endings import FILTERED, UNKNOWN, WITHHELD, input_of, not_whole
 from eventlog.streams.records import dump, is_whole
 from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, Ended, Kept, Said, Step, Used
-from eventlog.validation import a_kind, require
+from eventlog.validation import require
 from eventlog.values import Json, MessageError
 
 if TYPE_CHECKING:
@@ -271,10 +271,11 @@ class Filling:
 
 def chunks_of(answer: object) -> Iterable[Any]:
     """Return the chunks of an answer: itself, if it is whole."""
-    if isinstance(answer, Mapping) or hasattr(answer, "model_dump"):
-        return [answer]
-    if isinstance(answer, AsyncIterable):
-        raise CallError(f"an answer is iterable, not {a_kind(answer)}; `AsyncReply.fill` takes one of asyncio")
+    whole: Any = answer
+    if isinstance(whole, Mapping) or hasattr(whole, "model_dump"):
+        return [whole]
+    if isinstance(whole, AsyncIterable):
+        raise CallError("an answer is iterable, not an async iterable; `AsyncReply.fill` takes one of asyncio")
     require(Iterable, answer, "an answer is an iterable of chunks, or a whole one")
     return cast("Iterable[Any]", answer)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from eventlog.errors import UnknownStreamError
 from eventlog.streams.records import dump, is_whole, metadata_of, object_of, objects_of, text_of
@@ -74,10 +74,10 @@ class ChatReader:
             inner = chunk.get("chunk")
             if kind != "chunk" or not isinstance(inner, Mapping):
                 return
-            chunk = inner
+            chunk = cast("Mapping[str, Any]", inner)
         usage = chunk.get("usage") or object_of(chunk.get("x_groq")).get("usage")
-        if isinstance(usage, dict) and usage:
-            yield Used(chat_usage(usage))
+        if usage:
+            yield Used(chat_usage(object_of(usage)))
         for choice in objects_of(chunk.get("choices")):
             if choice.get("index", 0) in {0, None}:
                 yield from self._choice(choice)
@@ -101,7 +101,7 @@ class ChatReader:
         if said is not None and not isinstance(said, Mapping):
             raise UnknownStreamError(f"a delta that is a {type(said).__name__}")
         if said:
-            yield from self._delta(said)
+            yield from self._delta(cast("Mapping[str, Any]", said))
         else:
             yield from self._text("text", choice.get("text"), None)  # legacy completions
         self._reason = reason_of(choice.get("finish_reason")) or self._reason
@@ -139,24 +139,25 @@ class ChatReader:
             if content:
                 yield Said(kind, content, part)
         elif isinstance(content, list):
-            for item in content:
+            for item in cast("list[object]", content):
                 yield from self._text(kind, item, part)
         elif isinstance(content, Mapping):
-            if "thinking" in content:
-                yield from self._text("reasoning", content["thinking"], "thought")
-            elif "text" in content or "refusal" in content:
-                yield from self._text(kind, content.get("text") or content.get("refusal"), part)
-            elif content.get("type") in {"image_url", "output_image"}:
-                yield from self._image(content)
+            found = cast("Mapping[str, Any]", content)
+            if "thinking" in found:
+                yield from self._text("reasoning", found["thinking"], "thought")
+            elif "text" in found or "refusal" in found:
+                yield from self._text(kind, found.get("text") or found.get("refusal"), part)
+            elif found.get("type") in {"image_url", "output_image"}:
+                yield from self._image(found)
             else:
-                raise UnknownStreamError(f"a part of content of type {content.get('type')}")
+                raise UnknownStreamError(f"a part of content of type {found.get('type')}")
         elif content is not None:  # of no API: a damaged chunk
             raise ConnectionError(f"the answer broke off: its content is a {type(content).__name__}")
 
     @staticmethod
     def _image(part: Mapping[str, Any]) -> Iterator[Step]:
         found = part.get("image_url")
-        url = text_of(object_of(found).get("url") if isinstance(found, dict) else found)
+        url = text_of(object_of(found).get("url")) or text_of(found)
         if url:
             mime = url.partition(":")[2].partition(";")[0] if url.startswith("data:") else ""
             yield Attached(File(mime or "image/*", url))
@@ -205,7 +206,7 @@ class ChatReader:
             call = self._new(delta)
         if not call.begun and name != call.name:
             call.name += name
-        text = dump(arguments) if isinstance(arguments, dict) and arguments else text_of(arguments)
+        text = dump(object_of(arguments)) if object_of(arguments) else text_of(arguments)
         if not text:
             return
         if not call.pieces and not call.held and text.strip() == "{}":

@@ -8,7 +8,7 @@ compactions, are kept as they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from eventlog.errors import StreamError
 from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of
@@ -255,7 +255,7 @@ def _arguments(item: dict[str, Any]) -> str | None:
     """Return the arguments of a whole call; None for one that has none in its item."""
     given = item.get("arguments", item.get("input"))
     if isinstance(given, dict):
-        return dump(given)
+        return dump(cast("dict[str, Any]", given))
     if isinstance(given, str):
         return given if item.get("type") != "custom_tool_call" else dump({"input": given})
     for name in ("action", "operation"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from tests.support.provider_rules import is_array, is_object, repeated, unsendable
 
@@ -73,14 +73,16 @@ def chat_faults(messages: list[Object], server: str = "openai-compatible") -> li
             continue
         if waiting:
             faults.append(f"{role} speaks before {waiting} are answered")
-        waiting = [call["id"] for call in message.get("tool_calls", [])]
+        calls = cast("list[Object]", message.get("tool_calls") or [])
+        waiting = [call["id"] for call in calls]
         used += waiting
     faults += [f"the id {name} is used twice" for name in repeated(used)]
     return faults + ([f"calls {waiting} are not answered"] if waiting else [])
 
 
 def _chat_message(message: Object, rules: Server) -> list[str]:
-    role, content, calls = message["role"], message["content"], message.get("tool_calls")
+    role, content = message["role"], message["content"]
+    calls: list[Object] | None = message.get("tool_calls")
     faults = ["an empty message"] if not content and not calls and role != "tool" else []
     if rules.empty and role == "assistant" and content == "":
         faults = []
@@ -88,7 +90,7 @@ def _chat_message(message: Object, rules: Server) -> list[str]:
         faults.append("reasoning that is refused")
     faults += ["no calls"] if calls == [] else []
     for call in calls or []:
-        function = call.get("function", {"name": "x", "arguments": "{}"})
+        function: Object = call.get("function", {"name": "x", "arguments": "{}"})
         if not re.fullmatch(rules.ids, call["id"]) or not re.fullmatch("[A-Za-z0-9_-]{1,64}", function["name"]):
             faults.append(f"the id or name of a call: {call['id']!r}, {function['name']!r}")
         if not is_object(parsed(function["arguments"])):

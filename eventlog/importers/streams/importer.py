@@ -83,7 +83,8 @@ class _Stream:
     def __init__(self, name: str, session: StreamSession) -> None:
         self.session = session
         self.report = session.report
-        self._api, self._provider = STREAMS[name]
+        api, self._provider = STREAMS[name]
+        self._api: API = api
         self._hosted: dict[object, ImportedCall] = {}
         self._answer = self._another()
         self._system = ""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -123,11 +123,11 @@ def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
 def leaves(value: Any) -> Iterator[str]:
     """Yield each field of a record with its value, except texts, as a text."""
     if isinstance(value, dict):
-        for key, item in value.items():
+        for key, item in cast("dict[str, Any]", value).items():
             for inner in leaves(item):
                 yield f"{key}.{inner}"
     elif isinstance(value, list):
-        for item in value:
+        for item in value:  # pyright: ignore[reportUnknownVariableType]
             yield from leaves(item)
     else:
         yield json.dumps(value)

@@ -12,6 +12,7 @@ import pytest
 
 import eventlog
 import eventlog.store
+from eventlog import session_store
 from eventlog.codec.payload import NAMED, NAMES
 from eventlog.errors import (
     AlreadyExistsError,
@@ -438,7 +439,7 @@ def test_a_named_fork_of_a_session_that_is_erased_meanwhile_is_refused(
     store, other = engine.open(), engine.open()
     parent = store.open_session(NAME)
     parent.user("Hi")
-    begin = eventlog.session_store.begin_session
+    begin = session_store.begin_session
 
     def meanwhile(*args: Any, **options: Any) -> Any:
         monkeypatch.undo()

@@ -34,8 +34,8 @@ def item(found: Chunk, *events: Chunk, **done: Any) -> list[Chunk]:
     ]
 
 
-SEARCH = {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {}}
-RESULT = {
+SEARCH: Chunk = {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {}}
+RESULT: Chunk = {
     "type": "web_search_tool_result",
     "tool_use_id": "srv",
     "content": [{"type": "web_search_result", "url": "u"}],
@@ -292,7 +292,7 @@ def test_the_api_is_known_or_named() -> None:
     with pytest.raises(UnknownStreamError, match="Bedrock Converse"):
         parts_of([{}, {"messageStart": {"role": "assistant"}}])
     with pytest.raises(UnknownStreamError, match="not known"):
-        parts_of([{}] * 9)
+        parts_of([Chunk() for _ in range(9)])
     with pytest.raises(ArgumentValueError, match="anthropic"):
         parts_of([], api="bedrock")
     with pytest.raises(eventlog.CallError, match="AsyncReply"):

@@ -229,6 +229,9 @@ def shown(url: str) -> list[Object]:
     return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
 
 
+NOTHING: list[Any] = []
+
+
 @pytest.mark.parametrize(
     ("messages", "server", "fault"),
     [
@@ -246,7 +249,7 @@ def shown(url: str) -> list[Object]:
         ([{"role": "user", "content": [text("")]}], "openai", "empty text"),
         ([{"role": "assistant", "content": [{"type": "image_url"}]}], "openai", "in assistant"),
         ([{"role": "assistant", "content": "a", "reasoning_content": "b"}], "groq", "reasoning"),
-        ([{"role": "assistant", "content": "a", "tool_calls": []}], "openai", "no calls"),
+        ([{"role": "assistant", "content": "a", "tool_calls": NOTHING}], "openai", "no calls"),
         (shown("data:image/svg+xml;base64,AAAA"), "openai", "the file"),
         (shown("data:image/png;base64,AAAA"), "deepseek", "the file"),
         (shown("https://x.org/a.png"), "gemini-compatible", "address"),
@@ -260,6 +263,7 @@ def test_each_rule_of_a_server_is_looked_at(messages: list[Object], server: str,
 
 
 GIVEN: Object = {"functionCall": {"name": "ls", "args": {}}}
+MISNAMED: Object = {"functionCall": {"name": "1", "args": {}}}
 FOUND_BY: Object = {"functionResponse": {"name": "ls", "response": {"output": ""}}}
 
 
@@ -270,10 +274,10 @@ FOUND_BY: Object = {"functionResponse": {"name": "ls", "response": {"output": ""
         ([[{"text": "a"}], [GIVEN], [{"text": "b"}]], "answered by"),
         ([[{"text": "a"}], [GIVEN], [FOUND_BY, {"text": "b"}]], "answered by"),
         ([[GIVEN], [FOUND_BY]], "by the user"),
-        ([[{"text": "a"}], [{"functionCall": {"name": "1", "args": {}}}]], "name or arguments"),
+        ([[{"text": "a"}], [MISNAMED]], "name or arguments"),
         ([[{"text": "a"}], [{"text": "b", "thought": True}]], "without a signature"),
         ([[{"text": ""}]], "empty text"),
-        ([[]], "without parts"),
+        ([NOTHING], "without parts"),
         ([[{"inlineData": {"mimeType": "image/svg+xml", "data": "AAAA"}}]], "svg"),
     ],
 )

@@ -125,9 +125,8 @@ class Model:
         beyond = self.beyond(self.prunable)
         given = self.policy.expected_turns
         choices = [beyond[index:] for index in range(len(beyond))]
-        chosen = max(
-            reversed(choices), key=lambda parts: self._saves(parts, given or MANY * (given is None)), default=[]
-        )
+        turns = given or MANY * (given is None)
+        chosen = max(reversed(choices), key=lambda parts: self._saves(parts, turns)) if choices else []
         if not chosen or freed(chosen) <= 0:
             return []
         return chosen if self._saves(chosen, self._requests(chosen) if given is None else given) > 0 else []

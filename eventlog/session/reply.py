@@ -115,7 +115,7 @@ class Reply(Fillable):
         return [ev.PartStarted(self.id, self._executor.host.new_id("prt_"), retry)]
 
     def close(self, error: BaseException | None) -> None:
-        """Abort the message unless it is finished; `error` is what left its block, or None."""
+        """Abort the message unless it is finished; `error` is the exception of its block."""
         if not self.is_open:
             return
         reason = None if error is None else failure_of(error)

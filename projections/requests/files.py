@@ -72,7 +72,7 @@ def placeholder(file: File) -> str:
 
 
 def readable(file: File) -> str:
-    """Return the text in place of a file that cannot be sent: a text file's own, below its name."""
+    """Return the text in place of a file that cannot be sent: its name, or its own text."""
     data = data_of(file)
     text = sendable(text_of(data)) if data is not None and data.mime.startswith("text/") else ""
     return f"{placeholder(file)}\n{text}" if text.strip() else placeholder(file)

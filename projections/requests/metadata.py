@@ -64,7 +64,7 @@ def arguments(input: Json) -> dict[str, Any]:
 
 
 def arguments_text(input: Json) -> str:
-    """Return the arguments of a call as the JSON text of an object; one that is stays as it is."""
+    """Return the arguments of a call as the JSON text of an object."""
     value = parsed(input)
     return sendable(input) if is_object(value) else msgspec.json.encode(arguments(input)).decode()
 

@@ -30,7 +30,7 @@ __all__ = ["chat_messages"]
 ChatMessage = dict[str, Any]
 
 BRIDGE = "(The results were read.)"
-"""Assistant message between results and a user message, for servers that refuse them in a row."""
+"""Assistant message between results and a user message, where these are refused in a row."""
 
 
 def chat_messages(

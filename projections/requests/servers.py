@@ -93,7 +93,7 @@ OTHER = Rules(
     repeats_roles=False,
     user_after_results=False,
 )
-"""A server that is not named: the strictest rule of each kind, except for the two common images."""
+"""A server without a row: the strictest rule of each kind, but for two common images."""
 
 RESPONSES = Rules(
     _ANY_ID,

@@ -7,7 +7,7 @@ import re
 __all__ = ["failure", "sendable"]
 
 FAILED = "The tool failed."
-"""Text of an error without a text, which says nothing to a model and is refused by providers."""
+"""Text of an error without a text, which providers refuse."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 

@@ -1,4 +1,4 @@
-"""Rules of servers of Chat Completions and of Gemini, written from documentation and refusals."""
+"""Rules of servers of Chat Completions and of Gemini, from documentation and refusals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Object = dict[str, Any]
 
 
 class Server(NamedTuple):
-    """What tests know about a server of Chat Completions."""
+    """The rules of a server of Chat Completions, as tests know them."""
 
     reasoning: bool = False
     data: str = ""

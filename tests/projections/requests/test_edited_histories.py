@@ -106,7 +106,7 @@ def test_a_name_of_a_tool_is_the_same_everywhere(store: Store) -> None:
 
 
 def test_random_changes_keep_the_rules(store: Store) -> None:
-    """Edits, removals, redactions, rollbacks and forks leave requests that every provider takes."""
+    """Edits, removals, redactions, rollbacks and forks leave requests that all providers take."""
     done: set[str] = set()
     for seed in range(12):
         done |= changed(store, Random(seed))

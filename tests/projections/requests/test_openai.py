@@ -111,7 +111,7 @@ def test_reasoning_goes_only_where_it_is_taken() -> None:
 
 
 def test_a_file_that_a_server_refuses_is_named() -> None:
-    """A file is sent by the server's rules; else its name, or the text of a text file, is sent."""
+    """A file is sent by the server's rules, or else its name, or the text of a text file."""
     files = (
         File("image/svg+xml", "data:image/svg+xml;base64,PHN2Zy8+", "a.svg"),
         File("application/pdf", "https://x.org/a.pdf", "a.pdf"),

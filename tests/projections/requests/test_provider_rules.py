@@ -257,7 +257,7 @@ NOTHING: list[Any] = []
     ],
 )
 def test_each_rule_of_a_server_is_looked_at(messages: list[Object], server: str, fault: str) -> None:
-    """Each violation of a server's rule is reported, and the same is sound where it is allowed."""
+    """Each violation of a server's rule is reported, and is sound where it is allowed."""
     assert any(fault in found for found in chat_faults(messages, server)), chat_faults(messages, server)
     assert chat_faults([ASKED, *called()], "openai") == []
 

@@ -364,7 +364,7 @@ def test_the_strict_types_refuse_what_is_wrong() -> None:
 
 
 def test_cache_breakpoints_stand_at_the_ends() -> None:
-    """Breakpoints are behind the system segments, and if asked for behind the newest questions."""
+    """Breakpoints are behind the system segments, and on demand behind newest questions."""
     messages = [
         message
         for name in "abc"

@@ -1,7 +1,7 @@
 """A small OpenAI-compatible server on 127.0.0.1 with scripted answers: chat and Responses.
 
     with OpenAIServer(Answer("Hello")) as server:
-        HttpSummarizer(server.url, "m")
+        openai.OpenAI(base_url=server.url)
 
 It is given answers, used one after another (the last again and again), or a function that answers
 the request's JSON; so a test of a loop can answer by what the messages say. It keeps every request.

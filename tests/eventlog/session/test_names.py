@@ -446,7 +446,7 @@ def test_a_named_fork_of_a_session_that_is_erased_meanwhile_is_refused(
         other.erase(parent.id, forks="keep")
         return begin(*args, **options)
 
-    monkeypatch.setattr(eventlog.store, "begin_session", meanwhile)
+    monkeypatch.setattr(session_store, "begin_session", meanwhile)
     with pytest.raises(ErasedError):
         parent.fork(name=OTHER)
     assert list(store.sessions()) == []

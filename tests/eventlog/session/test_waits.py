@@ -154,7 +154,7 @@ def test_a_wait_is_a_number(store: Store, command: Command) -> None:
 
 def test_every_command_that_takes_the_lease_waits() -> None:
     """Every method of a session with a `wait` is among the commands here, or holds the lease."""
-    methods = {**vars(Session), **vars(ContextCommands)}
+    methods = {name: getattr(kind, name) for kind in (Session, ContextCommands) for name in dir(kind) if name[0] != "_"}
     waiting = {name for name, method in methods.items() if callable(method) and "wait" in signature(method).parameters}
     assert waiting - HOLDERS == {name for name in COMMANDS if " " not in name} - {"erase"}
 

@@ -11,9 +11,10 @@ from eventlog.adapters.claude_uuids import TAIL, UuidIndex, uuid_of
 from eventlog.importers.claude_code.links import AGE, Links
 from eventlog.importers.claude_code.mapping import TURN_ENDS
 from eventlog.importers.claude_code.records import CONVERSATION, content_of, is_prompt, kept_of, queued_prompt
-from eventlog.importers.common.json_lines import is_object, text_or_empty
+from eventlog.importers.common.json_lines import is_object
 from eventlog.records.feed import Feed
 from eventlog.records.read import events_of, stored_records
+from eventlog.streams.records import text_of
 
 __all__ = ["OPENING", "Chosen", "Nodes", "Tip", "kind_of"]
 
@@ -45,8 +46,8 @@ class Tip:
             self.links.node(uuid, kept[-1] if kept else "")
         elif kind == "inside":
             self.links.inside(uuid, parent, has_come=has_come)
-        elif uuid and not (is_object(entry) and text_or_empty(entry.get("type")) in CONVERSATION):
-            ends = text_or_empty(entry.get("subtype")) in TURN_ENDS
+        elif uuid and not (is_object(entry) and text_of(entry.get("type")) in CONVERSATION):
+            ends = text_of(entry.get("subtype")) in TURN_ENDS
             if ends and self.links.follows(parent, has_come=has_come):
                 self.answer = None
             self.links.aside(uuid, parent, has_come=has_come, ends=ends)
@@ -55,10 +56,10 @@ class Tip:
     def _early(self, uuid: str, content: list[Any]) -> list[str]:
         found: list[str] = []
         for block in filter(is_object, content):
-            name = text_or_empty(block.get("tool_use_id"))
+            name = text_of(block.get("tool_use_id"))
             if block.get("type") == "tool_result" and name:
                 self._calls.setdefault(name, uuid)
-            elif name := text_or_empty(block.get("id")):
+            elif name := text_of(block.get("id")):
                 found.append(self._calls.pop(name, ""))
                 self._calls[name] = ""
         while len(self._calls) > 2 * AGE:
@@ -79,7 +80,7 @@ def kind_of(entry: Any, newest: object, *, sidechain: bool) -> tuple[str, object
     is_said = entry.get("isSidechain") is not True or sidechain
     if is_said and queued_prompt(entry) is not None:
         return "message", None
-    content = content_of(entry) if text_or_empty(entry.get("type")) in CONVERSATION else None
+    content = content_of(entry) if text_of(entry.get("type")) in CONVERSATION else None
     if content is None or not is_said:
         return "aside", None
     if entry["type"] == "assistant":

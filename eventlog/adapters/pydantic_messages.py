@@ -12,7 +12,8 @@ from itertools import takewhile
 from typing import Any
 
 from eventlog.importers.common.builder import RecordBuilder
-from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.streams.records import text_of
 from eventlog.values import Attachment, File, Model, Tokens
 
 __all__ = ["PydanticAIMapping"]
@@ -49,7 +50,7 @@ class PydanticAIMapping:
             to.system("\n\n".join(prompts))
         for place, part in enumerate(parts):
             if place >= len(leading) or not _is_prompt(part):
-                _said(to, text_or_empty(part.get("part_kind")), part)
+                _said(to, text_of(part.get("part_kind")), part)
 
 
 def _is_prompt(part: dict[str, Any]) -> bool:
@@ -58,7 +59,7 @@ def _is_prompt(part: dict[str, Any]) -> bool:
 
 def _begins_nothing(part: dict[str, Any]) -> bool:
     """Whether a part of a request is no user message, were it the first."""
-    kind = text_or_empty(part.get("part_kind"))
+    kind = text_of(part.get("part_kind"))
     return _is_prompt(part) or (
         kind not in {"user-prompt", "speech"} and (kind not in _SAID or bool(part.get("tool_name")))
     )
@@ -70,7 +71,7 @@ def _said(to: RecordBuilder, kind: str, part: dict[str, Any]) -> None:
     if kind == "user-prompt":
         to.user(_user_parts(to, content))
     elif kind == "speech":
-        to.user(text_or_empty(part.get("transcript")))
+        to.user(text_of(part.get("transcript")))
     elif kind == "tool-return" or (kind == "retry-prompt" and part.get("tool_name")):
         _result(to, kind, part)
     elif kind in _SAID:
@@ -91,7 +92,7 @@ def _user_parts(to: RecordBuilder, content: Any) -> list[str | File]:
 
 def _mime_and_url(block: dict[str, Any]) -> tuple[str, str] | None:
     """Return MIME type and URL of a file, None for what is none."""
-    mime = text_or_empty(block.get("media_type")) or "application/octet-stream"
+    mime = text_of(block.get("media_type")) or "application/octet-stream"
     data, url, name = block.get("data"), block.get("url"), block.get("file_id")
     if isinstance(data, str):
         return mime, f"data:{mime};base64,{data}"
@@ -110,7 +111,7 @@ def _result(to: RecordBuilder, kind: str, part: dict[str, Any]) -> None:
         left = [one for one in content if one not in blocks] if is_array(content) else []
         content = left[0] if len(left) == 1 else left or ""
     text = content if isinstance(content, str) else "" if content is None else dump(content)
-    call, failed = text_or_empty(part.get("tool_call_id")), kind == "retry-prompt" or part.get("outcome") in _FAILED
+    call, failed = text_of(part.get("tool_call_id")), kind == "retry-prompt" or part.get("outcome") in _FAILED
     held = isinstance(part.get("content"), str)
     if not to.result(call, text, failed=failed, attachments=files, held=held):
         to.skip("a result for a call that is not open")
@@ -118,25 +119,25 @@ def _result(to: RecordBuilder, kind: str, part: dict[str, Any]) -> None:
 
 def _response(to: RecordBuilder, message: dict[str, Any], parts: list[dict[str, Any]]) -> None:
     """Tell an answer."""
-    name = text_or_empty(message.get("model_name"))
-    model = Model(text_or_empty(message.get("provider_name")), name) if name else None
-    to.answer(id=text_or_empty(message.get("provider_response_id")), model=model)
+    name = text_of(message.get("model_name"))
+    model = Model(text_of(message.get("provider_name")), name) if name else None
+    to.answer(id=text_of(message.get("provider_response_id")), model=model)
     for part in parts:
-        kind, content = text_or_empty(part.get("part_kind")), part.get("content")
-        call = text_or_empty(part.get("tool_call_id"))
+        kind, content = text_of(part.get("part_kind")), part.get("content")
+        call = text_of(part.get("tool_call_id"))
         if kind in {"text", "compaction"} and isinstance(content, str):
             to.text(content)
         elif kind == "speech":
-            to.text(text_or_empty(part.get("transcript")))
+            to.text(text_of(part.get("transcript")))
         elif kind == "thinking":
-            to.reasoning(text_or_empty(content))
+            to.reasoning(text_of(content))
         elif kind in {"tool-call", "builtin-tool-call"}:
             if to.called(call):
                 to.end()
                 to.answer(model=model)
             args = part.get("args")
             given = args if is_object(args) or (isinstance(args, str) and args) else "{}"
-            to.call(call, text_or_empty(part.get("tool_name")), given, provider_executed=kind != "tool-call")
+            to.call(call, text_of(part.get("tool_name")), given, provider_executed=kind != "tool-call")
         elif kind == "builtin-tool-return":
             _result(to, kind, part)
         elif kind == "file" and is_object(content) and (found := _mime_and_url(content)) is not None:
@@ -144,5 +145,5 @@ def _response(to: RecordBuilder, message: dict[str, Any], parts: list[dict[str, 
     usage = message.get("usage")
     if is_object(usage):
         to.usage(Tokens(**{name: usage.get(key) or 0 for name, key in _TOKENS.items()}))
-    reason = text_or_empty(message.get("finish_reason"))
+    reason = text_of(message.get("finish_reason"))
     to.end(_REASONS.get(reason, reason) or None)

@@ -7,14 +7,15 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from threading import Lock, Thread
-from typing import ParamSpec, TypeVar
+from types import TracebackType
+from typing import ParamSpec, Protocol, TypeVar
 
 from eventlog.errors import LeaseHeldError
 from eventlog.session.lease import POLL, Lease
 from eventlog.session.session import Session
 from eventlog.validation import require_wait
 
-__all__ = ["Taking", "acquired", "awaited", "released", "unless_held"]
+__all__ = ["Taking", "acquired", "awaited", "left", "released", "unless_held"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,6 +28,30 @@ async def awaited(session: Session, command: Callable[P, R], *args: P.args, **kw
         result = command(*args, **kwargs)
     await pipeline.committed()
     return result
+
+
+class Leased(Protocol):
+    """A blocking context manager that holds a lease, once it is entered."""
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease; None before it is entered."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+async def left(
+    sync: Leased, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+) -> None:
+    """Leave a blocking context manager in a thread, to its end also if the task is cancelled."""
+    try:
+        await asyncio.shield(asyncio.to_thread(sync.__exit__, kind, error, trace))
+    finally:
+        if sync.lease is not None:
+            sync.lease.unshare()
 
 
 class Taking:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Sequence
 from functools import partial
 from inspect import isawaitable
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, cast
 
-from eventlog.aio.awaiting import acquired, awaited, released
-from eventlog.session.filling import Filled, Filling
+from eventlog.aio.awaiting import acquired, awaited, left, released
+from eventlog.session.filling import Filled, Filling, is_whole_answer
 from eventlog.session.lease import Lease
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
@@ -51,11 +51,7 @@ class AsyncReply:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
-        finally:
-            if self.sync.lease is not None:
-                self.sync.lease.unshare()
+        await left(self.sync, kind, error, trace)
 
     @property
     def lease(self) -> Lease | None:
@@ -237,7 +233,7 @@ class AsyncReply:
 
 async def fill_from(filling: Filling, answer: object) -> Filled:
     """Fill a reply with the chunks of an answer; an error leaves it open."""
-    if isinstance(answer, Mapping) or hasattr(answer, "model_dump"):
+    if is_whole_answer(answer):
         await asyncio.to_thread(lambda: filling.carry_out(filling.read(answer)))
         return await asyncio.to_thread(filling.end)
     require(AsyncIterable, answer, "an answer is an async iterable of chunks, or a whole one")

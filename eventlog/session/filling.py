@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eventlog.session.tool_call import ToolCall
     from eventlog.values import PartKind, Usage
 
-__all__ = ["ABORTED", "Filled", "Filling", "chunks_of", "fill_with"]
+__all__ = ["ABORTED", "Filled", "Filling", "chunks_of", "fill_with", "is_whole_answer"]
 
 ABORTED = "aborted"
 """Reason of an answer that a user's stop ended."""
@@ -269,12 +269,16 @@ class Filling:
         return Filled(ABORTED, self._usage)
 
 
+def is_whole_answer(answer: object) -> bool:
+    """Return whether an answer is whole: a mapping or a model of a provider's package."""
+    return isinstance(answer, Mapping) or hasattr(answer, "model_dump")
+
+
 def chunks_of(answer: object) -> Iterable[Any]:
     """Return the chunks of an answer: itself, if it is whole."""
-    whole: Any = answer
-    if isinstance(whole, Mapping) or hasattr(whole, "model_dump"):
-        return [whole]
-    if isinstance(whole, AsyncIterable):
+    if is_whole_answer(answer):
+        return [answer]
+    if isinstance(answer, AsyncIterable):
         raise CallError("an answer is iterable, not an async iterable; `AsyncReply.fill` takes one of asyncio")
     require(Iterable, answer, "an answer is an iterable of chunks, or a whole one")
     return cast("Iterable[Any]", answer)

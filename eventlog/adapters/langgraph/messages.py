@@ -13,8 +13,8 @@ from typing import Any
 
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.importer import bounded_id
-from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
-from eventlog.streams.records import number_of
+from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.streams.records import number_of, text_of
 from eventlog.values import Attachment, File, Model, Tokens
 
 __all__ = ["LangChainMapping"]
@@ -43,7 +43,7 @@ class LangChainMapping:
         message: Any = record if not is_object(record) or record.get("kind") else record.get("shown")
         if not is_object(message) or not message:
             return
-        kind, role = text_or_empty(message.get("kind")), text_or_empty(message.get("role"))
+        kind, role = text_of(message.get("kind")), text_of(message.get("role"))
         content = message.get("content")
         if kind in _RESULTS:
             _result(to, message, content)
@@ -56,7 +56,7 @@ class LangChainMapping:
             else:
                 to.user(content if isinstance(content, str) else text, agent="system", synthetic=True)
         else:
-            to.user(list(_parts(to, content)), id=text_or_empty(message.get("id")))
+            to.user(list(_parts(to, content)), id=text_of(message.get("id")))
 
 
 def _parts(to: RecordBuilder, content: Any) -> Iterator[str | File]:
@@ -64,7 +64,7 @@ def _parts(to: RecordBuilder, content: Any) -> Iterator[str | File]:
     for block in content if is_array(content) else [content]:
         if isinstance(block, str):
             yield block
-        elif is_object(block) and text_or_empty(block.get("type")) not in _CALLS:
+        elif is_object(block) and text_of(block.get("type")) not in _CALLS:
             if isinstance(block.get("text"), str):
                 yield block["text"]
             elif (found := _mime_and_url(block)) is not None:
@@ -75,10 +75,10 @@ def _parts(to: RecordBuilder, content: Any) -> Iterator[str | File]:
 
 def _mime_and_url(block: dict[str, Any]) -> tuple[str, str] | None:
     """Return MIME type and URL of a file as OpenAI, Anthropic or LangChain spell it."""
-    kind = text_or_empty(block.get("type"))
+    kind = text_of(block.get("type"))
     inner: Any = block.get("source") or block.get(kind)
     fields: dict[str, Any] = {**block, **inner} if is_object(inner) else dict(block)
-    mime = text_or_empty(fields.get("mime_type") or fields.get("media_type")) or _MIMES.get(kind)
+    mime = text_of(fields.get("mime_type") or fields.get("media_type")) or _MIMES.get(kind)
     data = fields.get("base64") or fields.get("data") or fields.get("file_data")
     url = inner if isinstance(inner, str) else fields.get("url")
     name = fields.get("file_id") or fields.get("id")
@@ -97,7 +97,7 @@ def _result(to: RecordBuilder, message: dict[str, Any], content: Any) -> None:
     parts = list(_parts(to, content))
     files = [Attachment(part.mime, part.url) for part in parts if isinstance(part, File)]
     texts = [part for part in parts if isinstance(part, str)]
-    call = text_or_empty(message.get("tool_call_id")) or to.open_call(text_or_empty(message.get("name")))
+    call = text_of(message.get("tool_call_id")) or to.open_call(text_of(message.get("name")))
     failed = message.get("status") == "error"
     text = content if isinstance(content, str) else "\n".join(texts)
     if not call or not to.result(call, text, failed=failed, attachments=files, held=isinstance(content, str)):
@@ -105,26 +105,26 @@ def _result(to: RecordBuilder, message: dict[str, Any], content: Any) -> None:
 
 
 def _answer(to: RecordBuilder, message: dict[str, Any], content: Any) -> None:
-    id = text_or_empty(message.get("id"))
+    id = text_of(message.get("id"))
     found: Any = message.get("response_metadata")
     about: dict[str, Any] = found if is_object(found) else {}
-    name = text_or_empty(about.get("model_name") or about.get("model"))
-    model = Model(text_or_empty(about.get("model_provider")), name) if name else None
+    name = text_of(about.get("model_name") or about.get("model"))
+    model = Model(text_of(about.get("model_provider")), name) if name else None
     answer = to.answer(id=id, model=model)
     for block in content if is_array(content) else [content]:
         _said(to, block)
     calls: list[Any] = [*(message.get("tool_calls") or ()), *(message.get("invalid_tool_calls") or ())]
     for call in (one for one in calls if is_object(one)):
-        key, args = text_or_empty(call.get("id")), call.get("args")
+        key, args = text_of(call.get("id")), call.get("args")
         if to.called(key):
             to.end()
             to.answer(model=model)
         given = args if is_object(args) or (isinstance(args, str) and args) else "{}"
-        to.call(key, text_or_empty(call.get("name")), given)
+        to.call(key, text_of(call.get("name")), given)
     usage = message.get("usage_metadata")
     if is_object(usage) and answer.id == (bounded_id(id) if id else answer.id):
         to.usage(_tokens(usage))
-    reason = text_or_empty(about.get("finish_reason") or about.get("stop_reason"))
+    reason = text_of(about.get("finish_reason") or about.get("stop_reason"))
     to.end(_REASONS.get(reason, reason) or None)
 
 
@@ -134,7 +134,7 @@ def _said(to: RecordBuilder, block: Any) -> None:
         if block:
             to.text(block)
         return
-    kind = text_or_empty(block.get("type")) if is_object(block) else ""
+    kind = text_of(block.get("type")) if is_object(block) else ""
     if not is_object(block) or kind in _CALLS:
         return
     thought = block.get("thinking") if kind == "thinking" else block.get("reasoning")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from eventlog.importers.common.importer import ImportBatch
-from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.streams.records import text_of
 from eventlog.values import Attachment, File
 
 __all__ = [
@@ -24,7 +25,7 @@ def file_of(block: dict[str, Any], batch: ImportBatch) -> tuple[File, str] | Non
 
     The data is the text of the block that the file holds, or "" for a reference.
     """
-    source, kind_of_block = block.get("source"), text_or_empty(block.get("type"))
+    source, kind_of_block = block.get("source"), text_of(block.get("type"))
     if kind_of_block not in {"image", "document"} or not is_object(source):
         return None
     fields = source

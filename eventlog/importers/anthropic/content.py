@@ -8,7 +8,8 @@ from eventlog.importers.anthropic import blocks
 from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import CallInput, CallResult, UserPart
 from eventlog.importers.common.importer import ImportBatch
-from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.streams.records import text_of
 from eventlog.values import Text, Tool
 
 __all__ = ["CALLS", "add_block", "metadata_of", "user_part"]
@@ -30,9 +31,9 @@ def user_part(block: object, batch: ImportBatch, *, synthetic: bool, ignored: bo
 
 def add_block(conversation: Conversation, time: int, line: int, part: str, block: dict[str, Any]) -> bool:
     """Add reasoning, a call or a provider's result to the open answer; False for other blocks."""
-    kind = text_or_empty(block.get("type"))
+    kind = text_of(block.get("type"))
     if kind == "thinking" and isinstance(block.get("thinking"), str):
-        signature = text_or_empty(block.get("signature"))
+        signature = text_of(block.get("signature"))
         metadata = metadata_of("signature", signature) if signature else None
         conversation.reasoning(time, part, block["thinking"], metadata, signature)
         return True
@@ -45,7 +46,7 @@ def add_block(conversation: Conversation, time: int, line: int, part: str, block
         if block["id"] in answer.call_ids:
             conversation.report.skip(line, "a second call with the same id in one message")
             return True
-        tool = Tool(block["id"], text_or_empty(block.get("name")), kind != "tool_use")
+        tool = Tool(block["id"], text_of(block.get("name")), kind != "tool_use")
         value = block.get("input")
         field = "input" if is_object(value) or is_array(value) else ""
         conversation.call(time, part, tool, CallInput("{}" if value is None else dump(value), value, field))

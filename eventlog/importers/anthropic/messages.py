@@ -14,9 +14,10 @@ from eventlog.importers.anthropic.content import add_block, metadata_of, user_pa
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation_parts import CallResult, UserPart
 from eventlog.importers.common.importer import own_id
-from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
+from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.importers.common.message_reader import ids_of, model_name_of, system_prompt
 from eventlog.streams.anthropic import reason_of
+from eventlog.streams.records import text_of
 from eventlog.streams.tokens import anthropic_usage
 from eventlog.values import Model
 
@@ -33,7 +34,7 @@ class AnthropicMapping:
         if not is_object(record):
             to.skip("not an object")
             return
-        found, role = record.get("content"), text_or_empty(record.get("role"))
+        found, role = record.get("content"), text_of(record.get("role"))
         content: list[Any] = found if is_array(found) else [found]
         if role == "assistant":
             _assistant(to, record, content)
@@ -64,7 +65,7 @@ def _user(to: RecordBuilder, message: dict[str, Any], content: list[Any], *, syn
 
 def _result(to: RecordBuilder, block: dict[str, Any]) -> None:
     text, files = blocks.result_of(block.get("content"), to.batch)
-    name, failed = text_or_empty(block.get("tool_use_id")), bool(block.get("is_error"))
+    name, failed = text_of(block.get("tool_use_id")), bool(block.get("is_error"))
     files = () if failed else files
     if not to.result(name, text, failed=failed, attachments=files) and not to.hold(
         name, CallResult(text, failed, attachments=files)

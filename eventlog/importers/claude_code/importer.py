@@ -40,8 +40,9 @@ from eventlog.importers.claude_code.records import (
 from eventlog.importers.claude_code.thread import AGENT_TOOLS, Thread
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id, path_identity
-from eventlog.importers.common.json_lines import is_object, text_or_empty
+from eventlog.importers.common.json_lines import is_object
 from eventlog.importers.common.record_index import RecordIndex
+from eventlog.streams.records import text_of
 from eventlog.values import Origin
 
 __all__ = ["ClaudeCode"]
@@ -160,7 +161,7 @@ class _Reader:
             calls = self.main.calls.values() if self.main is not None and isinstance(asked, str) else ()
             inputs = (input_of(call) for call in calls if call.tool in AGENT_TOOLS)
             task = next((found for found in inputs if found.get("prompt") == asked), dict[str, Any]())
-            title, agent = text_or_empty(task.get("description")), text_or_empty(task.get("subagent_type"))
+            title, agent = text_of(task.get("description")), text_of(task.get("subagent_type"))
             started = ev.SessionStarted(title, agent=agent, parent=self.session)
             thread = self.agents[name] = self._thread(f"{self.session}:{name}", [record], started)
         self.sidechain = thread
@@ -204,7 +205,7 @@ class _Reader:
         thread.on_branch(self.time, record.get("gitBranch"))
         node = thread.node
         parent = record.get("parentUuid")
-        self.mapping.over = thread.links.ends(text_or_empty(record.get("uuid")))
+        self.mapping.over = thread.links.ends(text_of(record.get("uuid")))
         self.mapping.in_order = thread.links.follows(parent, has_come=self.places.of(parent) is not None)
         self._followers = set()
         self.mapping.read(record, _ThreadBuilder(thread, entry, self))
@@ -223,7 +224,7 @@ class _Reader:
 
     def _place_record(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread, *, begun: bool) -> None:
         """Note where a record is that others may name as their parent."""
-        at, uuid, parent = thread.node, text_or_empty(record.get("uuid")), record.get("parentUuid")
+        at, uuid, parent = thread.node, text_of(record.get("uuid")), record.get("parentUuid")
         place = self.places.of(parent)
         has_come = place is not None
         followers: Iterable[str] = ()
@@ -243,11 +244,11 @@ class _Reader:
             return
         else:
             is_aside = True
-            ends = text_or_empty(record.get("subtype")) in TURN_ENDS
+            ends = text_of(record.get("subtype")) in TURN_ENDS
             followers = thread.links.aside(uuid, parent, has_come=has_come, ends=ends)
         if is_aside and place is not None and place[0] is thread:
             at = place[1]
-            self.places.share(entry.key, text_or_empty(parent))
+            self.places.share(entry.key, text_of(parent))
         else:
             self.places.add(entry.key, thread, at, is_aside=is_aside)
         for late in (*thread.arrived, *map(bounded_id, followers)):  # records that stand before the one they follow
@@ -257,7 +258,7 @@ class _Reader:
     def advance(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         """Begin a new message where the links place it."""
         place, parent = self.places.of(record.get("parentUuid")), record.get("parentUuid")
-        uuid, has_come = text_or_empty(record.get("uuid")), place is not None
+        uuid, has_come = text_of(record.get("uuid")), place is not None
         root, links = is_root(record), thread.links
         branches = links.branches(uuid, parent, has_come=has_come, is_root=root, is_linked=thread.linked)
         if root and branches:
@@ -278,7 +279,7 @@ class _Reader:
             return
         if not thread.links.follows(parent, has_come=True):
             return
-        self._followers = thread.links.message(text_or_empty(record.get("uuid")), parent, has_come=True, is_branch=True)
+        self._followers = thread.links.message(text_of(record.get("uuid")), parent, has_come=True, is_branch=True)
         self._branch_off(entry, thread, place[1])
         thread.newest.add(place[1])
 

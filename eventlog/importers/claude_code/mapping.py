@@ -36,10 +36,10 @@ from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, CallResult, OpenAnswer, OpenCall
 from eventlog.importers.common.importer import bounded_id
-from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.usage import added
 from eventlog.streams.anthropic import reason_of
-from eventlog.streams.records import number_of
+from eventlog.streams.records import number_of, text_of
 from eventlog.streams.tokens import anthropic_usage, price_of
 from eventlog.values import MessageError, Model, Reasoning, Text, Todo, Usage
 
@@ -83,7 +83,7 @@ class ClaudeCodeMapping:
         if not is_object(record):
             to.skip("not an object")
             return
-        kind = text_or_empty(record.get("type"))
+        kind = text_of(record.get("type"))
         if kind not in CONVERSATION:
             self._aside(kind, record, to)
         elif self.sidechain or record.get("isSidechain") is not True:
@@ -94,7 +94,7 @@ class ClaudeCodeMapping:
     def key(self, record: dict[str, Any], to: RecordBuilder) -> str:
         """Return the name of a record, "" if it has none."""
         del to
-        return text_or_empty(record.get("uuid"))
+        return text_of(record.get("uuid"))
 
     def part(self, key: str, place: int, to: RecordBuilder) -> str:
         """Return the id of a part; "" for one made from its message's."""
@@ -142,7 +142,7 @@ class ClaudeCodeMapping:
     def _aside(self, kind: str, record: dict[str, Any], to: RecordBuilder) -> None:
         rename, time = to.conversation.rename, to.time
         if kind == "system":
-            subtype = text_or_empty(record.get("subtype"))
+            subtype = text_of(record.get("subtype"))
             if subtype == "compact_boundary":
                 found = record.get("compactMetadata")
                 metadata = found if is_object(found) else {}
@@ -166,7 +166,7 @@ class ClaudeCodeMapping:
             if isinstance(title, str) and not self.titled:
                 rename(time, title)
         elif kind == "agent_metadata":
-            rename(time, text_or_empty(record.get("description")))
+            rename(time, text_of(record.get("description")))
         elif kind == "attachment":
             prompt = queued_prompt(record)
             found = record.get("attachment")
@@ -342,7 +342,7 @@ def _spend(answer: OpenAnswer, usage: object, cost: object, to: RecordBuilder) -
 
 def _result(key: str, block: dict[str, Any], extra: object, to: RecordBuilder) -> None:
     """Tell a `tool_result` block of record `key`; `extra` is its `toolUseResult`."""
-    conversation, name = to.conversation, text_or_empty(block.get("tool_use_id"))
+    conversation, name = to.conversation, text_of(block.get("tool_use_id"))
     text, files = blocks.result_of(block.get("content"), to.batch)
     fields = extra if is_object(extra) else {}
     metadata = dump(fields) if fields else None
@@ -385,10 +385,10 @@ def _todos_of(todos: list[Any]) -> tuple[Todo, ...]:
     """Return the entries of a TodoWrite list that are objects."""
     return tuple(
         Todo(
-            text_or_empty(entry.get("content")),
-            text_or_empty(entry.get("status")) or "pending",
-            text_or_empty(entry.get("priority")),
-            text_or_empty(entry.get("id")),
+            text_of(entry.get("content")),
+            text_of(entry.get("status")) or "pending",
+            text_of(entry.get("priority")),
+            text_of(entry.get("id")),
         )
         for entry in todos
         if is_object(entry)

@@ -17,10 +17,10 @@ from eventlog.importers.common.json_lines import (
     lines,
     milliseconds,
     parse,
-    text_or_empty,
     title_of,
 )
 from eventlog.importers.common.torn_lines import values
+from eventlog.streams.records import text_of
 
 __all__ = [
     "ASIDE",
@@ -79,7 +79,7 @@ def is_claude_code(start: bytes) -> bool:
 
 
 def _is_record(record: dict[str, Any]) -> bool:
-    kind = text_or_empty(record.get("type"))
+    kind = text_of(record.get("type"))
     if kind in CONVERSATION:
         message = record.get("message")
         if not is_object(message) or not ("uuid" in record or "sessionId" in record or "parentUuid" in record):
@@ -171,7 +171,7 @@ def is_message(record: object) -> bool:
     """Whether a record is of a message of the conversation."""
     if not is_object(record):
         return False
-    return text_or_empty(record.get("type")) in CONVERSATION or queued_prompt(record) is not None
+    return text_of(record.get("type")) in CONVERSATION or queued_prompt(record) is not None
 
 
 def kept_of(record: dict[str, Any]) -> tuple[str, ...]:
@@ -192,7 +192,7 @@ def kept_of(record: dict[str, Any]) -> tuple[str, ...]:
 
 def is_custom_title(record: object) -> bool:
     """Whether a record gives the session the title that a person wrote."""
-    return is_object(record) and record.get("type") == "custom-title" and bool(text_or_empty(record.get("customTitle")))
+    return is_object(record) and record.get("type") == "custom-title" and bool(text_of(record.get("customTitle")))
 
 
 def is_prompt(content: list[Any]) -> bool:

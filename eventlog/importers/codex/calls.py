@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
+from eventlog.importers.common.json_lines import is_array, is_object
+from eventlog.streams.records import text_of
 from eventlog.values import Todo
 
 __all__ = ["progress_of", "todos_of"]
@@ -26,7 +27,7 @@ def todos_of(text: str) -> tuple[Todo, ...] | None:
     if not is_array(plan):
         return None
     return tuple(
-        Todo(text_or_empty(entry.get("step")), text_or_empty(entry.get("status")) or "pending")
+        Todo(text_of(entry.get("step")), text_of(entry.get("status")) or "pending")
         for entry in plan
         if is_object(entry)
     )

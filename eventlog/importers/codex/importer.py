@@ -28,10 +28,10 @@ from eventlog.importers.codex.rollout import ALL_KINDS, Rollout
 from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
-from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.usage import added
 from eventlog.importers.openai import items
-from eventlog.streams.records import number_of
+from eventlog.streams.records import number_of, text_of
 from eventlog.streams.tokens import responses_usage
 from eventlog.values import MessageError, Origin, Reasoning, Text, Tokens, Usage
 
@@ -87,18 +87,18 @@ class _Reader:
     def __init__(self, first: CodexRecord, path: str, report: Report) -> None:
         self.report = report
         meta = first.payload if first.kind == "session_meta" else {}
-        identity = text_or_empty(meta.get("id")) or path_identity(path)
+        identity = text_of(meta.get("id")) or path_identity(path)
         time = first.time or 0
         parent, agent = parent_of(meta)
         started = ev.SessionStarted(
-            directory=text_or_empty(meta.get("cwd")),
+            directory=text_of(meta.get("cwd")),
             agent=agent,
             parent=bounded_id(parent) if parent else None,
-            origin=Origin(NAME, identity, path_identity(path), text_or_empty(meta.get("cli_version"))),
+            origin=Origin(NAME, identity, path_identity(path), text_of(meta.get("cli_version"))),
         )
         self.conversation = Conversation(bounded_id(identity), report, started, time)
         report.sessions.append(self.conversation.session)
-        provider = text_or_empty(meta.get("model_provider")) or items.PROVIDER
+        provider = text_of(meta.get("model_provider")) or items.PROVIDER
         self.rollout = Rollout(self.conversation, report, provider, started.directory, time)
         self.begun = False
         self.total = Usage(Tokens())
@@ -142,8 +142,8 @@ class _Reader:
             return
         self.begun = True
         base = meta.get("base_instructions")
-        header = text_or_empty(base.get("text") if is_object(base) else base)
-        rest = text_or_empty(meta.get("instructions"))
+        header = text_of(base.get("text") if is_object(base) else base)
+        rest = text_of(meta.get("instructions"))
         if header or rest:
             self.conversation.remainder.move(header, "header")
             self.conversation.add(
@@ -163,7 +163,7 @@ class _Reader:
     # -- events ------------------------------------------------------------------------------------
 
     def _event(self, line: int, event: dict[str, Any]) -> None:
-        kind = text_or_empty(event.get("type"))
+        kind = text_of(event.get("type"))
         self.rollout.limits(event.get("model_context_window"))
         if kind == "user_message":
             self.rollout.add_unmatched(ALL_KINDS)
@@ -186,7 +186,7 @@ class _Reader:
             self._failed(line, event)
         elif kind == "thread_name_updated":
             self.rollout.titled = True
-            self.conversation.rename(self.rollout.time, text_or_empty(event.get("thread_name")))
+            self.conversation.rename(self.rollout.time, text_of(event.get("thread_name")))
         elif kind == "thread_rolled_back":
             self._roll_back(event.get("num_turns"))
         elif kind.endswith(("_end", "_response")) and kind not in ASIDE:
@@ -208,7 +208,7 @@ class _Reader:
         if not is_object(item):
             self.report.skip(line, "a completed item that is not an object")
             return
-        kind, name = text_or_empty(item.get("type")), item.get("id")
+        kind, name = text_of(item.get("type")), item.get("id")
         if kind == "UserMessage":
             self._screen_event(line, "user", "".join(items.texts_of(item.get("content"))))
         elif kind == "AgentMessage":
@@ -284,14 +284,14 @@ class _Reader:
         )
         found = record.get("replacement_history")
         history = [item for item in (found if is_array(found) else []) if is_object(item)]
-        text = text_or_empty(record.get("message")) or summary_of(history)
+        text = text_of(record.get("message")) or summary_of(history)
         kinds: list[tuple[Text | Reasoning, str, str]] = []
         if text:
             kinds.append((Text(self.conversation.batch.content(text)), text, "text"))
         for item in history:
-            secret = text_or_empty(item.get("encrypted_content"))
-            if text_or_empty(item.get("type")) in {"compaction", "compaction_summary"} and secret:
-                name = text_or_empty(item.get("id"))
+            secret = text_of(item.get("encrypted_content"))
+            if text_of(item.get("type")) in {"compaction", "compaction_summary"} and secret:
+                name = text_of(item.get("id"))
                 metadata = items.metadata({"itemId": name, "reasoningEncryptedContent": secret})
                 kinds.append((Reasoning(metadata=metadata), secret, "born_secret"))
         said = self.conversation.summary(self.rollout.time, part, f"line-{line}:marker", f"line-{line}", kinds)

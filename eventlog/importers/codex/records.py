@@ -12,19 +12,11 @@ from hashlib import blake2b
 from typing import Any, BinaryIO, NamedTuple
 
 from eventlog.importers.common.importer import Report
-from eventlog.importers.common.json_lines import (
-    Line,
-    dump,
-    has_record,
-    is_object,
-    lines,
-    milliseconds,
-    text_or_empty,
-    title_of,
-)
+from eventlog.importers.common.json_lines import Line, dump, has_record, is_object, lines, milliseconds, title_of
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.torn_lines import values
 from eventlog.importers.openai.items import texts_of
+from eventlog.streams.records import text_of
 
 __all__ = ["ITEMS", "CodexRecord", "entries", "injected", "is_codex", "parent_of", "prompt_of", "summary_of"]
 
@@ -66,15 +58,15 @@ def is_codex(start: bytes) -> bool:
 
 
 def _is_record(record: dict[str, Any]) -> bool:
-    if text_or_empty(record.get("type")) in OUTER:
+    if text_of(record.get("type")) in OUTER:
         return is_object(record.get("payload")) and "timestamp" in record
     if _is_old_meta(record):
         return True
     if "timestamp" not in record and "created_at" not in record:
         return False
-    if text_or_empty(record.get("type")) in {"tool_call", "function_call"}:
+    if text_of(record.get("type")) in {"tool_call", "function_call"}:
         return is_object(record.get("function")) and "arguments" in record and "choices" not in record
-    return text_or_empty(record.get("role")) in {"user", "assistant"} and "created_at" in record and "message" in record
+    return text_of(record.get("role")) in {"user", "assistant"} and "created_at" in record and "message" in record
 
 
 def _is_old_meta(record: dict[str, Any]) -> bool:
@@ -117,7 +109,7 @@ def _entry(line: int, value: Any, *, plain: bool) -> CodexRecord:
     if not is_object(value):
         return CodexRecord(line, value, plain, "", {}, None)
     time = milliseconds(value.get("timestamp", value.get("created_at")))
-    kind, payload = text_or_empty(value.get("type")), value.get("payload")
+    kind, payload = text_of(value.get("type")), value.get("payload")
     if "payload" in value and kind:
         return CodexRecord(line, value, plain, kind, payload if is_object(payload) else {}, time)
     if kind in ITEMS or (not kind and isinstance(value.get("role"), str)):
@@ -135,11 +127,9 @@ def parent_of(meta: dict[str, Any]) -> tuple[str | None, str]:
     inner = source.get("subagent") if is_object(source) else None
     spawn = inner.get("thread_spawn") if is_object(inner) else None
     fields = spawn if is_object(spawn) else {}
-    parent = text_or_empty(meta.get("parent_thread_id")) or text_or_empty(fields.get("parent_thread_id"))
+    parent = text_of(meta.get("parent_thread_id")) or text_of(fields.get("parent_thread_id"))
     name = (
-        inner
-        if isinstance(inner, str)
-        else text_or_empty(fields.get("agent_role")) or text_or_empty(fields.get("agent_nickname"))
+        inner if isinstance(inner, str) else text_of(fields.get("agent_role")) or text_of(fields.get("agent_nickname"))
     )
     return parent or None, name
 

@@ -22,11 +22,11 @@ from eventlog.importers.common.conversation_parts import (
     UserPart,
 )
 from eventlog.importers.common.importer import Report, bounded_id
-from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.openai import items
 from eventlog.importers.openai.call_items import CALLS, OUTPUTS, call_of, output_of
-from eventlog.streams.records import number_of
+from eventlog.streams.records import number_of, text_of
 from eventlog.values import Attachment, Limits, Model, Snapshot, Text, Tool
 
 __all__ = ["ALL_KINDS", "Rollout"]
@@ -57,10 +57,10 @@ class Rollout:
 
     def settings(self, fields: dict[str, Any], effort: str) -> None:
         """Set the model, its effort (member `effort`) and the directory, if they are given."""
-        self.provider = text_or_empty(fields.get("model_provider_id")) or self.provider
-        name = text_or_empty(fields.get("model"))
-        self.effort = text_or_empty(fields.get(effort)) or self.effort
-        self.cwd = text_or_empty(fields.get("cwd")) or self.cwd
+        self.provider = text_of(fields.get("model_provider_id")) or self.provider
+        name = text_of(fields.get("model"))
+        self.effort = text_of(fields.get(effort)) or self.effort
+        self.cwd = text_of(fields.get("cwd")) or self.cwd
         model = Model(self.provider, name) if name else self.model
         if model != self.model:
             self.model = model
@@ -77,7 +77,7 @@ class Rollout:
 
     def item(self, line: int, item: dict[str, Any]) -> None:
         """Handle a `response_item`."""
-        kind = text_or_empty(item.get("type")) or ("message" if "role" in item else "")
+        kind = text_of(item.get("type")) or ("message" if "role" in item else "")
         if kind == "message":
             self._message(line, item)
         elif kind == "reasoning":
@@ -92,14 +92,14 @@ class Rollout:
             self._image(line, item)
         elif kind == "ghost_snapshot":
             commit = item.get("ghost_commit")
-            name = text_or_empty(commit.get("id")) if is_object(commit) else ""
+            name = text_of(commit.get("id")) if is_object(commit) else ""
             if name:
                 answer = self.answer(line)
                 self.conversation.add(self.time, ev.PartStarted(answer.id, f"line-{line}:0", Snapshot(name)))
                 self.report.parts += 1
         elif kind == "agent_message":
             self.add_unmatched(ALL_KINDS)
-            self._prompt(line, item.get("content"), synthetic=True, agent=text_or_empty(item.get("author")))
+            self._prompt(line, item.get("content"), synthetic=True, agent=text_of(item.get("author")))
         elif kind in {"compaction", "compaction_summary", "context_compaction"}:
             if item.get("encrypted_content"):
                 self.report.skip(line, COVERS_NOTHING)
@@ -108,7 +108,7 @@ class Rollout:
 
     def _fresh(self, line: int, item: dict[str, Any]) -> str:
         """Return an unused message id: the item's, else the line's."""
-        wanted = text_or_empty(item.get("id"))
+        wanted = text_of(item.get("id"))
         name = bounded_id(wanted) if wanted else ""
         if name and not name.startswith("line-") and self.ids.put(name, 0):
             return name
@@ -117,7 +117,7 @@ class Rollout:
     def _message(self, line: int, item: dict[str, Any]) -> None:
         content = item.get("content", item.get("message"))
         texts = items.texts_of(content)
-        role = text_or_empty(item.get("role"))
+        role = text_of(item.get("role"))
         if role == "assistant":
             self.add_unmatched(("user", "reasoning"))
             if self.duplicates.add_item("assistant", texts):
@@ -135,7 +135,7 @@ class Rollout:
         if any(text.startswith("<turn_aborted>") for text in texts):
             self.add_unmatched(ALL_KINDS)
             self.conversation.interrupt_all(ABORTED)
-        name = text_or_empty(item.get("model"))
+        name = text_of(item.get("model"))
         if name:
             self.settings({"model": name}, "effort")
         self._prompt(line, content, synthetic=not own, agent="" if role == "user" else role, item=item)
@@ -175,7 +175,7 @@ class Rollout:
         return self.conversation.answer(self.time, message)
 
     def _assistant_message(self, line: int, item: dict[str, Any], content: object) -> None:
-        phase, name = text_or_empty(item.get("phase")), text_or_empty(item.get("id"))
+        phase, name = text_of(item.get("phase")), text_of(item.get("id"))
         metadata = items.metadata({"itemId": name, "phase": phase})
         self.answer(line, item)
         blocks: list[Any] = content if is_array(content) else [content]
@@ -193,7 +193,7 @@ class Rollout:
 
     def _reasoning(self, line: int, item: dict[str, Any]) -> None:
         texts = [*items.texts_of(item.get("summary")), *items.texts_of(item.get("content"))]
-        secret, name = text_or_empty(item.get("encrypted_content")), text_or_empty(item.get("id"))
+        secret, name = text_of(item.get("encrypted_content")), text_of(item.get("id"))
         self.add_unmatched(("user",))
         fresh = self.duplicates.add_item("reasoning", texts)
         told: list[str] = texts if fresh else []
@@ -229,7 +229,7 @@ class Rollout:
         name = output.call
         if not name:
             calls = self.conversation.calls.items()
-            name = next((found for found, call in calls if call.tool == text_or_empty(item.get("name"))), "")
+            name = next((found for found, call in calls if call.tool == text_of(item.get("name"))), "")
         result = CallResult(output.text, output.failed, output.interrupted, attachments=output.attachments)
         call = self.conversation.result(self.time, name, result, held=output.held)
         if call is None:
@@ -243,7 +243,7 @@ class Rollout:
                 self.conversation.add(self.time, ev.TodosSet(todos))
 
     def _search(self, line: int, item: dict[str, Any]) -> None:
-        name = text_or_empty(item.get("id"))
+        name = text_of(item.get("id"))
         action = item.get("action")
         kind = Tool(
             name or f"line-{line}", "web_search", provider_executed=True, metadata=items.metadata({"itemId": name})
@@ -255,21 +255,21 @@ class Rollout:
         )
 
     def _image(self, line: int, item: dict[str, Any]) -> None:
-        name = text_or_empty(item.get("id"))
+        name = text_of(item.get("id"))
         kind = Tool(
             name or f"line-{line}",
             "image_generation",
             provider_executed=True,
             metadata=items.metadata({"itemId": name}),
         )
-        prompt, data = text_or_empty(item.get("revised_prompt")), text_or_empty(item.get("result"))
+        prompt, data = text_of(item.get("revised_prompt")), text_of(item.get("result"))
         self._start(line, kind.call, kind, CallInput(dump({"prompt": prompt} if prompt else {})))
         if data:
             image = Attachment("image/png", self.conversation.batch.content(f"data:image/png;base64,{data}"))
             self.conversation.remainder.move(data, "attachment")
             self.conversation.result(self.time, kind.call, CallResult("", attachments=(image,)), held=False)
         else:
-            failed = CallResult(text_or_empty(item.get("status")), failed=True)
+            failed = CallResult(text_of(item.get("status")), failed=True)
             self.conversation.result(self.time, kind.call, failed, held=False)
 
     def add_unmatched(self, kinds: tuple[str, ...]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeGuard
 
 import msgspec
 
+from eventlog.streams.records import dump as dump_plain
 from eventlog.validation import MAX_DEPTH, is_deep
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ __all__ = [
     "parse",
     "read_beginning",
     "sound",
-    "text_or_empty",
     "title_of",
 ]
 
@@ -49,7 +49,6 @@ TITLE = 80
 
 _BOM = b"\xef\xbb\xbf"
 _DECODER = msgspec.json.Decoder()
-_ENCODER = msgspec.json.Encoder()
 
 
 class DamagedLineError(ValueError):
@@ -171,10 +170,7 @@ def check_depth(value: Any) -> None:
 def dump(value: Any, *, plain: bool = True) -> str:
     """Return compact JSON text that parses to an equal value; `plain` as `parse` returned it."""
     if plain:
-        try:
-            return _ENCODER.encode(value).decode()
-        except UnicodeEncodeError:
-            pass
+        return dump_plain(value)
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -196,11 +192,6 @@ def milliseconds(stamp: object) -> int | None:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def text_or_empty(value: object) -> str:
-    """Return a text as it is, "" for anything else."""
-    return value if isinstance(value, str) else ""
 
 
 def read_beginning(file: BinaryIO) -> bytes:

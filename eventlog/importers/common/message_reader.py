@@ -20,10 +20,11 @@ from eventlog import events as ev
 from eventlog.importers.common.builder import RecordBuilder, RecordMapping
 from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
-from eventlog.importers.common.json_lines import dump, is_array, is_object, milliseconds, text_or_empty
+from eventlog.importers.common.json_lines import dump, is_array, is_object, milliseconds
 from eventlog.importers.common.message_lists import ListedConversation, conversations
 from eventlog.importers.common.message_shapes import family
 from eventlog.importers.common.record_index import RecordIndex
+from eventlog.streams.records import text_of
 from eventlog.values import Model, Origin
 
 __all__ = ["ConversationReader", "MessageList", "ids_of", "model_name_of", "system_prompt"]
@@ -38,7 +39,7 @@ class ConversationReader(RecordBuilder):
     def __init__(self, name: str, provider: str, path: str, found: ListedConversation, report: Report) -> None:
         self.provider = provider
         identity = path_identity(path)
-        names = [name for name in map(text_or_empty, map(found.around.get, _NAMES)) if name]
+        names = [name for name in map(text_of, map(found.around.get, _NAMES)) if name]
         foreign = names[0] if names else identity + found.name
         digest = sha256(foreign.encode("utf-8", "surrogatepass")).hexdigest()
         time = time_of(found.around) or 0
@@ -84,12 +85,12 @@ def system_prompt(to: RecordBuilder, content: object) -> None:
 
 def ids_of(message: dict[str, Any]) -> list[str]:
     """Return the ids that a message says it has."""
-    return [name for name in (text_or_empty(message.get(key)) for key in ("id", "message_id")) if name]
+    return [name for name in (text_of(message.get(key)) for key in ("id", "message_id")) if name]
 
 
 def model_name_of(message: dict[str, Any]) -> str:
     """Return the name of the model that a message says it is of, "" if it says none."""
-    return next((name for name in (text_or_empty(message.get(key)) for key in ("model", "model_id")) if name), "")
+    return next((name for name in (text_of(message.get(key)) for key in ("model", "model_id")) if name), "")
 
 
 class MessageList:

@@ -6,14 +6,8 @@ import io
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from eventlog.importers.common.json_document import DamagedDocumentError, Document
-from eventlog.importers.common.json_lines import (
-    DamagedLineError,
-    is_array,
-    is_object,
-    parse,
-    read_beginning,
-    text_or_empty,
-)
+from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse, read_beginning
+from eventlog.streams.records import text_of
 
 __all__ = ["ALONE", "ANTHROPIC", "OPENAI", "Shape", "family", "family_of", "shape_of", "shape_of_object"]
 
@@ -190,7 +184,7 @@ def _is_reply(value: dict[str, Any]) -> bool:
 
 
 def _is_message(value: object) -> bool:
-    if not is_object(value) or text_or_empty(value.get("role")) not in _ROLES:
+    if not is_object(value) or text_of(value.get("role")) not in _ROLES:
         return False
     content = value.get("content")
     if is_array(content):

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from eventlog.importers.common.conversation_parts import CallInput
 from eventlog.importers.common.importer import ImportBatch
-from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.openai import items
+from eventlog.streams.records import text_of
 from eventlog.values import Attachment, Json
 
 __all__ = ["CALLS", "OUTPUTS", "CallItem", "OutputItem", "call_of", "output_of"]
@@ -45,10 +46,10 @@ class OutputItem(NamedTuple):
 
 def call_of(kind: str, item: dict[str, Any], fallback: str) -> CallItem:
     """Return the call of an item whose type is in `CALLS`; `fallback` is an id for it."""
-    name = text_or_empty(item.get("id"))
-    call = text_or_empty(item.get("call_id")) or name or fallback
+    name = text_of(item.get("id"))
+    call = text_of(item.get("call_id")) or name or fallback
     function = item.get("function")
-    tool = text_or_empty(item.get("name"))
+    tool = text_of(item.get("name"))
     arguments = item.get("arguments")
     if kind == "custom_tool_call":
         arguments = item.get("input")
@@ -57,15 +58,15 @@ def call_of(kind: str, item: dict[str, Any], fallback: str) -> CallItem:
     elif kind == "tool_search_call":
         tool = "tool_search"
     elif is_object(function):
-        tool = tool or text_or_empty(function.get("name"))
-    fields = {"itemId": name, "namespace": text_or_empty(item.get("namespace"))}
+        tool = tool or text_of(function.get("name"))
+    fields = {"itemId": name, "namespace": text_of(item.get("namespace"))}
     provider = kind == "tool_search_call" and item.get("execution") == "server"
     return CallItem(call, tool, items.call_input(arguments), provider, items.metadata(fields))
 
 
 def output_of(kind: str, item: dict[str, Any], batch: ImportBatch) -> OutputItem:
     """Return the result in an item whose type is in `OUTPUTS`."""
-    call = text_or_empty(item.get("call_id")) or (text_or_empty(item.get("id")) if "local" in kind else "")
+    call = text_of(item.get("call_id")) or (text_of(item.get("id")) if "local" in kind else "")
     if kind == "tool_search_output":
         return OutputItem(call, dump(item.get("tools", [])), held=False)
     found = item.get("output") if "output" in item else item.get("result")
@@ -75,7 +76,7 @@ def output_of(kind: str, item: dict[str, Any], batch: ImportBatch) -> OutputItem
         inner = found.get("content", found.get("text"))
         found = dump(found) if inner is None else inner
         if not isinstance(inner, str) and not is_array(inner):
-            return OutputItem(call, text_or_empty(found), held=False, failed=failed)
+            return OutputItem(call, text_of(found), held=False, failed=failed)
     if isinstance(found, str):
         interrupted = found == "aborted" or found.startswith("aborted by user")
         return OutputItem(call, found, held=True, failed=failed or interrupted, interrupted=interrupted)

@@ -6,7 +6,8 @@ from typing import Any
 
 from eventlog.importers.common.conversation_parts import CallInput, UserPart
 from eventlog.importers.common.importer import ImportBatch
-from eventlog.importers.common.json_lines import DamagedLineError, dump, is_array, is_object, parse, text_or_empty
+from eventlog.importers.common.json_lines import DamagedLineError, dump, is_array, is_object, parse
+from eventlog.streams.records import text_of
 from eventlog.values import Attachment, File, Text
 
 __all__ = ["PROVIDER", "attachments_of", "call_input", "metadata", "texts_of", "user_parts"]
@@ -49,7 +50,7 @@ def texts_of(content: object) -> list[str]:
     for block in content if is_array(content) else []:
         if isinstance(block, str):
             found.append(block)
-        elif is_object(block) and text_or_empty(block.get("type")) in _TEXTS:
+        elif is_object(block) and text_of(block.get("type")) in _TEXTS:
             text = block.get("text", block.get("refusal"))
             if isinstance(text, str):
                 found.append(text)
@@ -62,7 +63,7 @@ def file_of(block: dict[str, Any], batch: ImportBatch) -> tuple[File, str, str] 
     Responses have `input_image` (a URL as a text) and `input_file`, chat has `image_url` (an
     object), `input_audio` and `file`.
     """
-    kind = text_or_empty(block.get("type"))
+    kind = text_of(block.get("type"))
     if kind in {"input_image", "image_url"}:
         found = block.get("image_url")
         url = found.get("url") if is_object(found) else found
@@ -103,7 +104,7 @@ def user_parts(content: object, batch: ImportBatch, *, synthetic: bool) -> tuple
     blocks: list[Any] = content if is_array(content) else [content]
     for block in blocks:
         text = block if isinstance(block, str) else None
-        if is_object(block) and text_or_empty(block.get("type")) in _TEXTS:
+        if is_object(block) and text_of(block.get("type")) in _TEXTS:
             text = block.get("text")
         if isinstance(text, str):
             parts.append(UserPart(Text(batch.content(text), synthetic), text, "text"))

@@ -13,10 +13,11 @@ from typing import Any
 
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation_parts import CallResult
-from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
+from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.importers.common.message_reader import ids_of, model_name_of, system_prompt
 from eventlog.importers.openai import items
 from eventlog.streams.openai_chat import reason_of
+from eventlog.streams.records import text_of
 from eventlog.streams.tokens import chat_usage
 from eventlog.values import File, Model
 
@@ -36,7 +37,7 @@ class OpenAIChatMapping:
         if is_array(record.get("choices")):
             _completion(to, record)
             return
-        role = text_or_empty(record.get("role"))
+        role = text_of(record.get("role"))
         if role == "assistant":
             _assistant(to, record)
             to.end()
@@ -55,17 +56,17 @@ def _user(to: RecordBuilder, message: dict[str, Any], role: str) -> None:
     said, strange = items.user_parts(message.get("content"), to.batch, synthetic=synthetic)
     if strange:
         to.skip(f"{strange} blocks of a {role} message that are neither text nor a file")
-    agent = role if synthetic else text_or_empty(message.get("name"))
+    agent = role if synthetic else text_of(message.get("name"))
     to.user(said, id=ids_of(message), agent=agent, synthetic=synthetic)
 
 
 def _result(to: RecordBuilder, message: dict[str, Any], role: str) -> None:
-    call, content = text_or_empty(message.get("tool_call_id")), message.get("content")
+    call, content = text_of(message.get("tool_call_id")), message.get("content")
     several = message.get("tool_call_ids")
     if not call and is_array(several) and several:
-        call = text_or_empty(several[0])
+        call = text_of(several[0])
     if not call:
-        call = to.open_call(text_or_empty(message.get("name")))
+        call = to.open_call(text_of(message.get("name")))
     texts = items.texts_of(content)
     text, files = "\n".join(texts), items.attachments_of(content, to.batch)
     if not to.result(call, text, attachments=files, held=len(texts) == 1):
@@ -121,15 +122,15 @@ def _call(to: RecordBuilder, call: dict[str, Any], fallback: str) -> None:
     custom = call.get("custom")
     if is_object(custom):
         function = {"name": custom.get("name"), "arguments": custom.get("input")}
-    wanted = text_or_empty(call.get("id")) or fallback
+    wanted = text_of(call.get("id")) or fallback
     if to.called(wanted):
         to.skip("a second call with the same id in one message: its id was changed")
         wanted = f"{wanted}#{fallback}"
-    to.call(wanted, text_or_empty(function.get("name")), items.call_input(function.get("arguments")))
+    to.call(wanted, text_of(function.get("name")), items.call_input(function.get("arguments")))
 
 
 def _completion(to: RecordBuilder, reply: dict[str, Any]) -> None:
-    name = text_or_empty(reply.get("model"))
+    name = text_of(reply.get("model"))
     to.model = Model("", name) if name else to.model
     choices = [choice for choice in reply["choices"] if is_object(choice)]
     reason: str | None = None

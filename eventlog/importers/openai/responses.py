@@ -11,12 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from eventlog.importers.common.builder import RecordBuilder
-from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
+from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.importers.common.message_reader import system_prompt
 from eventlog.importers.openai import items
 from eventlog.importers.openai.call_items import CALLS, OUTPUTS, call_of, output_of
 from eventlog.importers.openai.responses_items import call_of as provider_call
 from eventlog.importers.openai.responses_items import finished_item
+from eventlog.streams.records import text_of
 
 __all__ = ["OpenAIResponsesMapping"]
 
@@ -31,7 +32,7 @@ class OpenAIResponsesMapping:
         if not is_object(record):
             to.skip("not an object")
             return
-        kind = text_or_empty(record.get("type")) or ("message" if "role" in record else "")
+        kind = text_of(record.get("type")) or ("message" if "role" in record else "")
         if kind == "message":
             _message(to, record)
         elif kind == "reasoning":
@@ -43,17 +44,17 @@ class OpenAIResponsesMapping:
         elif provider_call(record) is not None:
             _provider_call(to, record)
         elif kind.endswith("_output"):
-            _finished(to, text_or_empty(record.get("call_id")), record)
+            _finished(to, text_of(record.get("call_id")), record)
         else:
             to.skip(f"an item of unknown type {kind[:40]!r}" if kind else "an item without a type")
 
 
 def _message(to: RecordBuilder, item: dict[str, Any]) -> None:
-    role, content = text_or_empty(item.get("role")), item.get("content")
-    name = text_or_empty(item.get("id"))
+    role, content = text_of(item.get("role")), item.get("content")
+    name = text_of(item.get("id"))
     if role == "assistant":
         _begin(to, name)
-        metadata = items.metadata({"itemId": name, "phase": text_or_empty(item.get("phase"))})
+        metadata = items.metadata({"itemId": name, "phase": text_of(item.get("phase"))})
         blocks: list[Any] = content if is_array(content) else [content]
         for block in blocks:
             texts = items.texts_of([block])
@@ -89,7 +90,7 @@ def _begin(to: RecordBuilder, name: str = "") -> None:
 
 def _reasoning(to: RecordBuilder, item: dict[str, Any]) -> None:
     texts = [*items.texts_of(item.get("summary")), *items.texts_of(item.get("content"))]
-    secret, name = text_or_empty(item.get("encrypted_content")), text_or_empty(item.get("id"))
+    secret, name = text_of(item.get("encrypted_content")), text_of(item.get("id"))
     if not texts and secret:
         texts = [""]
     if texts:
@@ -111,7 +112,7 @@ def _call(to: RecordBuilder, kind: str, item: dict[str, Any]) -> None:
 
 def _output(to: RecordBuilder, kind: str, item: dict[str, Any]) -> None:
     output = output_of(kind, item, to.batch)
-    call = output.call or to.open_call(text_or_empty(item.get("name")))
+    call = output.call or to.open_call(text_of(item.get("name")))
     told = to.result(
         call,
         output.text,
@@ -133,7 +134,7 @@ def _provider_call(to: RecordBuilder, item: dict[str, Any]) -> None:
         to.end()
         _begin(to)
     done = finished_item(item, to.batch)
-    metadata = items.metadata({"itemId": text_or_empty(item.get("id"))})
+    metadata = items.metadata({"itemId": text_of(item.get("id"))})
     to.call(call.id, call.tool, done.input or "{}", provider_executed=call.provider, metadata=metadata)
     if done.ended:
         to.result(call.id, done.output, failed=done.failed, attachments=done.attachments)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from eventlog.importers.common.importer import ImportBatch
-from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.openai import items
+from eventlog.streams.records import text_of
 from eventlog.values import Attachment
 
 __all__ = ["ASIDE", "CallItem", "FinishedItem", "call_of", "finished_item"]
@@ -42,26 +43,26 @@ class FinishedItem(NamedTuple):
 
 def call_of(item: dict[str, Any]) -> CallItem | None:
     """Return the call that an item is, or None."""
-    kind = text_or_empty(item.get("type"))
+    kind = text_of(item.get("type"))
     if not kind.endswith("_call"):
         return None
-    name = text_or_empty(item.get("call_id")) or text_or_empty(item.get("id"))
+    name = text_of(item.get("call_id")) or text_of(item.get("id"))
     if not name:
         return None
-    tool = text_or_empty(item.get("name")) if kind in _NAMED else kind.removesuffix("_call")
+    tool = text_of(item.get("name")) if kind in _NAMED else kind.removesuffix("_call")
     environment = item.get("environment")
-    hosted = is_object(environment) and text_or_empty(environment.get("type")).startswith("container")
+    hosted = is_object(environment) and text_of(environment.get("type")).startswith("container")
     provider = kind in _PROVIDERS or item.get("execution") == "server" or (kind == "shell_call" and hosted)
     return CallItem(name, tool, provider)
 
 
 def finished_item(item: dict[str, Any], batch: ImportBatch) -> FinishedItem:
     """Return the input and the result of a finished item, a call or an output."""
-    kind = text_or_empty(item.get("type"))
+    kind = text_of(item.get("type"))
     failed = item.get("status") == "failed" or bool(item.get("error"))
     if kind == "image_generation_call":
-        data = text_or_empty(item.get("result"))
-        prompt = text_or_empty(item.get("revised_prompt")) or text_or_empty(item.get("prompt"))
+        data = text_of(item.get("result"))
+        prompt = text_of(item.get("revised_prompt")) or text_of(item.get("prompt"))
         return FinishedItem(
             dump({"prompt": prompt} if prompt else {}), True, "", not data or failed, _image(item, data, batch)
         )
@@ -73,7 +74,7 @@ def finished_item(item: dict[str, Any], batch: ImportBatch) -> FinishedItem:
 def _image(item: dict[str, Any], data: str, batch: ImportBatch) -> tuple[Attachment, ...]:
     if not data:
         return ()
-    mime = _MEDIA.get(text_or_empty(item.get("output_format")), "image/png")
+    mime = _MEDIA.get(text_of(item.get("output_format")), "image/png")
     url = data if data.startswith(("http://", "https://", "data:")) else f"data:{mime};base64,{data}"
     return (Attachment(mime, batch.content(url)),)
 

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from eventlog.aio import AsyncReply, AsyncTurn
+from eventlog.aio.awaiting import left
 from eventlog.aio.reply import fill_from
 from eventlog.errors.base import giving_way_to
 from eventlog.session.filling import ABORTED, Filled, Filling
@@ -23,6 +24,7 @@ from eventlog.session.reply import Reply
 from eventlog.streams.answer import API
 from eventlog.validation import require, require_function
 from projections.loop.context.backoff import Backoff
+from projections.loop.context.refused_request import close_open_reply
 from projections.loop.context.retrying import Attempts, fail, raise_if_garbled
 from projections.loop.context.window import ContextWindow
 
@@ -60,11 +62,7 @@ class AsyncContextWindow:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
-        finally:
-            if self.sync.lease is not None:
-                self.sync.lease.unshare()
+        await left(self.sync, kind, error, trace)
 
     @property
     def session(self) -> Session:
@@ -185,7 +183,7 @@ class AsyncContextWindow:
             await _run_task(task, run)
         except BaseException as error:
             with giving_way_to(error, "window"):
-                await asyncio.shield(asyncio.to_thread(self.state.close_reply, error))
+                await asyncio.shield(asyncio.to_thread(close_open_reply, self.state, error))
             raise
         await self.finish()
         return task.session

@@ -16,7 +16,7 @@ from projections.loop.context.window_state import WindowState
 from projections.loop.decision.loop_state import MEDIA
 from projections.loop.decision.refused_media import is_media_refusal, media_to_replace, target_of
 
-__all__ = ["end_reply", "refusal"]
+__all__ = ["close_open_reply", "end_reply", "refusal"]
 
 _ANY_REFUSAL = 400
 
@@ -49,6 +49,13 @@ def end_reply(reply: Reply, error: BaseException | None) -> None:
         reply.abort(refusal(error))
     else:
         reply.close(error)
+
+
+def close_open_reply(state: WindowState, error: BaseException | None) -> None:
+    """Close the reply that a window is filling, if one is open; `error` says why."""
+    reply, state.open_reply = state.open_reply, None
+    if reply is not None:
+        end_reply(reply, error)
 
 
 def _with_parts(error: MessageError, session: Session) -> MessageError:

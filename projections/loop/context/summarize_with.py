@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +15,7 @@ from eventlog.errors import (
     SummarizerRefusedError,
     UnknownStreamError,
 )
-from eventlog.session.filling import chunks_of
+from eventlog.session.filling import chunks_of, is_whole_answer
 from eventlog.streams.answer import API, AnswerReader, plain
 from eventlog.streams.steps import Called, Ended, Said, Step, Used
 from eventlog.validation import require_function
@@ -27,7 +27,7 @@ from projections.window.compaction.request import SummaryRequest
 from projections.window.compaction.summarizer import Piece, Summarizer, ToolCalled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import AsyncIterable, Iterable, Iterator
 
 __all__ = ["summarize_with"]
 
@@ -60,7 +60,7 @@ def summarize_with(
                     yield from reading.pieces(chunk)
                 yield from reading.end()
             except Exception as error:
-                if reading.has_said or attempt == attempts or not is_transient(error):
+                if not reading.may_follow(error, attempt, attempts):
                     raise _failure(error, attempt) from error
                 sleep(backoff.seconds(attempt, asked_wait(error)))
             else:
@@ -72,13 +72,13 @@ def summarize_with(
             try:
                 answer: Any = ask(_request(request))
                 answer = await answer if isawaitable(answer) else answer
-                async for chunk in cast("AsyncIterable[Any]", answer):
+                async for chunk in _later(answer):
                     for piece in reading.pieces(chunk):
                         yield piece
                 for piece in reading.end():
                     yield piece
             except Exception as error:
-                if reading.has_said or attempt == attempts or not is_transient(error):
+                if not reading.may_follow(error, attempt, attempts):
                     raise _failure(error, attempt) from error
                 await asyncio.to_thread(sleep, backoff.seconds(attempt, asked_wait(error)))
             else:
@@ -108,6 +108,10 @@ class _Reading:
         if self._reason in {"length", "content-filter"}:
             raise SummarizerRefusedError(f"the summary was not written to its end ({self._reason})")
 
+    def may_follow(self, error: Exception, attempt: int, attempts: int) -> bool:
+        """Return whether another attempt may follow this one, which `error` ended."""
+        return not self.has_said and attempt < attempts and is_transient(error)
+
     def _pieces(self, steps: Iterable[Step]) -> Iterator[Piece]:
         for step in steps:
             if isinstance(step, Said) and step.kind == "text":
@@ -119,6 +123,16 @@ class _Reading:
                 yield ToolCalled(step.tool)
             elif isinstance(step, Ended):
                 self._reason = step.reason
+
+
+async def _later(answer: object) -> AsyncGenerator[Any]:
+    """Yield the chunks of a coroutine's answer: of an async iterable, or of `chunks_of`."""
+    if hasattr(answer, "__aiter__") and not is_whole_answer(answer):
+        async for chunk in cast("AsyncIterable[Any]", answer):
+            yield chunk
+    else:
+        for chunk in chunks_of(answer):
+            yield chunk
 
 
 def _request(asked: SummaryRequest) -> ModelRequest:

@@ -20,7 +20,7 @@ from eventlog.values import Limits, Model
 from projections.loop.context.compaction_run import CompactionResult, CompactionRun
 from projections.loop.context.offered_tools import OfferedTools
 from projections.loop.context.open_reply import open_reply, require_no_reply
-from projections.loop.context.refused_request import end_reply
+from projections.loop.context.refused_request import close_open_reply
 from projections.loop.context.running_call import RunningCall, fail, start_call, succeed
 from projections.loop.context.running_task import RunningTask, begin_subtask, begin_task
 from projections.loop.context.undo import undo_newest
@@ -131,9 +131,7 @@ class ContextWindow:
         with giving_way_to(error, "window"):
             try:
                 blocked = self._step.error() if isinstance(self._step, Blocked) else None
-                reply, self.state.open_reply = self.state.open_reply, None
-                if reply is not None:
-                    end_reply(reply, error or blocked)
+                close_open_reply(self.state, error or blocked)
                 self.state.save_counts()
             finally:
                 if self.lease is not None:
@@ -305,7 +303,7 @@ class ContextWindow:
             task.run(run)
         except BaseException as error:
             with giving_way_to(error, "window"):
-                self.state.close_reply(error)
+                close_open_reply(self.state, error)
             raise
         self.finish()
         return task.session

@@ -175,12 +175,6 @@ class WindowState:
         """Store the counts of large texts; the caller must be allowed to write."""
         self._cache.flush()
 
-    def close_reply(self, error: BaseException | None) -> None:
-        """Abort the reply that is being filled, if it is open; `error` says why."""
-        reply, self.open_reply = self.open_reply, None
-        if reply is not None:
-            reply.close(error)
-
     def evict_sizes(self) -> None:
         """Drop the sizes of messages that the conversation no longer holds (after a compaction)."""
         self._sizes.evict()

@@ -114,6 +114,18 @@ def test_a_summary_of_any_api_is_its_text_and_its_tokens(api: str, way: Any) -> 
     )
 
 
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_whole_answer_is_a_summary(is_later: bool) -> None:
+    """A function and a coroutine function may return one whole answer in place of a stream."""
+    whole = {"choices": [{"message": {"role": "assistant", "content": "Notes"}, "finish_reason": "stop"}]}
+
+    async def later(_request: ModelRequest) -> Chunk:
+        return whole
+
+    found = [*pieces(summarize_with(later if is_later else lambda _request: whole), REQUEST)]
+    assert [piece for piece in found if isinstance(piece, str)] == ["Notes"]
+
+
 @WAYS
 def test_a_failure_before_any_text_is_asked_again(way: Any) -> None:
     """A busy server and a broken connection pass; the summary is of the next answer."""

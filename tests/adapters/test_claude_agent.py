@@ -30,8 +30,7 @@ from claude_agent_sdk.testing import run_session_store_conformance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import eventlog.store
-from eventlog import CallError, FencedError, NotFoundError, import_file
+from eventlog import CallError, FencedError, NotFoundError, import_file, session_store
 from eventlog.adapters.claude_agent import EverdeltaSessionStore
 from eventlog.adapters.claude_uuids import uuid_of
 from eventlog.importers.common.remainder import emit
@@ -360,7 +359,7 @@ def test_a_sub_path_that_begins_while_its_session_is_deleted_goes(
     late, other = (EverdeltaSessionStore(engine.open()) for _ in range(2))
     asyncio.run(other.append(KEY, prompts("asked")))
     asyncio.run(late.append(KEY, prompts("asked")))
-    module, name = (erase, "refuse_all_running") if begins == "before" else (eventlog.store, "begin_session")
+    module, name = (erase, "refuse_all_running") if begins == "before" else (session_store, "begin_session")
     original = getattr(module, name)
 
     def meanwhile(*args: Any, **options: Any) -> Any:

@@ -13,7 +13,7 @@ __all__ = ["Growth", "compared", "take_as_long"]
 
 T = TypeVar("T")
 
-SLACK = 3.0
+SLACK = 2.5
 """Allowed factor above the class: memory gets slower, collections longer, trees deeper."""
 FLAT = 2.0
 """Allowed factor for operations of constant cost."""

@@ -87,8 +87,6 @@ def _fresh_fork(at: Place) -> Generator[Session]:
         yield store.session("fork000000")
 
 
-_STRETCH = "reads what stands behind the newest stored rows, a stretch at most: 0.6 ms and 2.7 ms"
-
 VIEWS: Table = {
     "ModelView.of": constant(lambda at, _: ModelView.of(at.long)),
     "ModelView.of, wide": constant(lambda at, _: ModelView.of(at.wide)),
@@ -114,13 +112,6 @@ VIEWS: Table = {
     "LiveView.version": constant(lambda _, live: live.version, _live),
     "LiveView.view": constant(lambda _, live: live.view, _live),
     "LiveView.view, wide": constant(lambda _, live: live.view, _wide),
-    "Transcript.newest_first": history(lambda at, _: [*islice(Transcript(at.long).newest_first(), 50)], _STRETCH),
-    "Transcript.oldest_first": history(lambda at, _: Transcript(at.long).oldest_first(), _ALL),
-    "Transcript.page": history(lambda at, _: Transcript(at.long).page(50), _STRETCH),
-    "Transcript.page, from the middle": history(
-        lambda at, _: Transcript(at.long, at.long.version // 2).page(50),
-        "looks for redactions, which count at earlier versions too, in all that came later: 12 ms and 39 ms",
-    ),
     "common_prefix": constant(lambda at, view: common_prefix(view, ModelView.of(at.long)), _view),
     "event_kind": constant(lambda _, found: event_kind(found.event), _event),
     "event_record": constant(lambda _, found: event_record(found), _event),
@@ -146,6 +137,16 @@ COLD_VIEWS: Table = {
 def _asked(at: Place) -> Generator[ModelView]:
     yield at.wide_live.advance()
 
+
+TRANSCRIPTS: Table = {
+    "Transcript.newest_first": constant(lambda at, _: [*islice(Transcript(at.long).newest_first(), 50)]),
+    "Transcript.oldest_first": history(lambda at, _: Transcript(at.long).oldest_first(), _ALL),
+    "Transcript.page": constant(lambda at, _: Transcript(at.long).page(50)),
+    "Transcript.page, from the middle": history(
+        lambda at, _: Transcript(at.long, at.long.version // 2).page(50),
+        "looks for redactions, which count at earlier versions too, in all that came later: 12 ms and 39 ms",
+    ),
+}
 
 FORMATS: Table = {
     "anthropic_request": output(lambda _, view: len(anthropic_request(view.messages)["messages"]), _asked),

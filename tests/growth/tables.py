@@ -13,7 +13,7 @@ from tests.growth.on_session import COLD, SESSION
 from tests.growth.on_store import STORE
 from tests.growth.on_turn import TURN
 from tests.growth.on_values import VALUES
-from tests.growth.on_views import COLD_VIEWS, FORMATS, VIEWS
+from tests.growth.on_views import COLD_VIEWS, FORMATS, TRANSCRIPTS, VIEWS
 from tests.growth.on_window import WINDOW
 from tests.growth.operation import Table
 
@@ -31,6 +31,7 @@ TABLES: dict[str, Table] = {
     "values": VALUES,
     "asyncio": ASYNCIO,
     "views": VIEWS,
+    "transcripts": TRANSCRIPTS,
     "cold views": COLD_VIEWS,
     "formats": FORMATS,
     "windows": WINDOW,

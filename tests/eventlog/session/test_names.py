@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import eventlog
-import eventlog.store
 from eventlog import session_store
 from eventlog.codec.payload import NAMED, NAMES
 from eventlog.errors import (

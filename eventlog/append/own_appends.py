@@ -41,8 +41,8 @@ def uncommitted(writer: SessionWriter, after: int) -> list[Span]:
         return [span._replace(position=0) for span in beyond if span is not None]
 
 
-def recent(writer: SessionWriter, after: int) -> list[DecodedCommit] | None:
-    """Return the appends beyond version `after`, if this writer made all of them not long ago.
+def recent(writer: SessionWriter, after: int, upto: int | None = None) -> list[DecodedCommit] | None:
+    """Return the appends of versions `after + 1 .. upto`, if this writer made all of them lately.
 
     None if they are to be read from the log, or if something is accepted, which a reader commits
     first.
@@ -54,7 +54,7 @@ def recent(writer: SessionWriter, after: int) -> list[DecodedCommit] | None:
         if ahead or not backlog.recent or not committed.loaded or backlog.failure is not None:
             return None
         newest = backlog.recent[-1]
-        if newest.last != committed.certain:
+        if newest.last != committed.certain or (upto is not None and upto < newest.last):
             return None
         newer = [newest] if newest.first == after + 1 else _since(backlog.recent, after)
         with writer.log.reading() as heads:

@@ -427,6 +427,14 @@ class SessionWriter:
                     return
             self.catch_up()
 
+    def followed(self) -> State | None:
+        """Return the facts if this handle has read all of them; nothing more is read."""
+        with self.lock, self.log.reading() as heads:
+            if not self.committed.loaded or self.is_ahead or self.backlog.is_behind:
+                return None
+            head = heads.head(self.session)
+            return self.committed.state if head is not None and head.version == self.committed.certain else None
+
     def known_state(self) -> State:
         """Return the facts as far as this handle has read them; others' newest may be missing."""
         if self.backlog.is_behind or not self.committed.loaded:

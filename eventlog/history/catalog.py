@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -121,6 +122,8 @@ def as_said(entry: CatalogEntry) -> CatalogEntry:
 SHELF = "shelf"
 """How the id of a shelf begins, before `:` or `~`: no session is given such an id."""
 
+ENTRIES = 1024
+"""Decoded entries that are kept: one command reads the entry of its session several times."""
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 """The range of a catalog entry's integers: a sum stays within it."""
 
@@ -134,10 +137,15 @@ def entry_of(head: Head) -> CatalogEntry:
     try:
         if is_encrypted(data):
             data = decode_encrypted_value(data).clear
-            return decode_value(data, CatalogEntry) if data else CatalogEntry()
-        return decode_value(data, CatalogEntry)
+            return _decoded(data) if data else CatalogEntry()
+        return _decoded(data)
     except DamagedError as error:
         raise DamagedError(error.message, session=head.session) from error
+
+
+@lru_cache(ENTRIES)
+def _decoded(data: bytes) -> CatalogEntry:
+    return decode_value(data, CatalogEntry)
 
 
 def is_shelf(head: Head) -> bool:

@@ -100,10 +100,13 @@ def outcome_of(reader: SessionReader, message: str) -> Outcome:
         if facts is None or not state.history.holds(facts.added) or covers(forgotten, facts.added):
             return WITHDRAWN
         change, place = state.now(facts.changes), state.place(facts)
+        is_alone = state.last_message == message and not (state.interrupts and state.interrupts[-1][0] > place)
     if change == "removed":
         return WITHDRAWN
     if change == "waiting":
         return Outcome("pending", waiting=True)
+    if is_alone:
+        return Outcome("pending")  # nothing came behind it
     return _Reading(reader, message).outcome(span.item for span in reader.history(upto, place - 1))
 
 
@@ -114,6 +117,8 @@ def broken_before(reader: SessionReader, message: str) -> Outcome | None:
     """
     forgotten = reader.forgotten()
     with reader.deciding() as state:
+        if reader.answered == state.messages[message].added - 1:
+            return None
         reply = _reply_before(state, message, forgotten)
         if reply is None or state.now(reply.changes) != "finished":
             return None

@@ -63,6 +63,11 @@ class SessionReader:
         with self.at_once() as heads:
             return session_head(head_of(heads, self.id))
 
+    @property
+    def answered(self) -> int:
+        """The newest version known to this handle at which a loop had nothing to do; 0 for none."""
+        return self._writer.committed.entry.answered
+
     def state(self) -> State:
         """The state commands are decided against; do not change it."""
         self._writer.follow()
@@ -87,7 +92,7 @@ class SessionReader:
             require_version(after)
         if upto is not None:
             require_version(upto)
-        elif (own := recent(self._writer, after)) is not None and not self.forgotten():
+        if (own := recent(self._writer, after, upto)) is not None and not self.forgotten():
             return iter(own)
         version = self.version
         last = version if upto is None else min(upto, version)
@@ -103,7 +108,10 @@ class SessionReader:
         """The effective history right after version `at`, now by default; see `Session.history`."""
         require_version(after)
         version = self.resolve(at)
-        spans = history_spans(self._host.log, self._writer.ancestry(), self._ranges(version), version, after)
+        ranges = self._ranges(version)
+        if ranges and ranges[-1][0] <= after + 1 and ranges[-1][1] >= version:  # all of it counts
+            return self.spans(after, version)
+        spans = history_spans(self._host.log, self._writer.ancestry(), ranges, version, after)
         forgotten = self.forgotten()
         return without_content(spans, forgotten) if forgotten else spans
 
@@ -136,6 +144,9 @@ class SessionReader:
 
         Of a fork they are those forgotten in its parents, too, before or after the fork.
         """
+        state = self._writer.followed()
+        if state is not None and len(self._writer.committed.streams) == 1:
+            return state.forgotten  # those of a parent are in the parent's entry
         with self.at_once() as heads:
             return forgotten_in(heads, self.id)
 

@@ -70,8 +70,12 @@ def _more_tails() -> str:
 
 
 def id_of_request(prefix: str, session: str, request: str) -> str:
-    """Return the id that a request makes in a session: always the same one."""
-    return prefix + sha256(f"{session}\0{prefix}\0{request}".encode("utf-8", "surrogatepass")).hexdigest()[:26]
+    """Return the id that a request makes in a session: always the same one.
+
+    It sorts before every id of `new_id`, so that one comparison still shows that those are new.
+    """
+    digest = sha256(f"{session}\0{prefix}\0{request}".encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{prefix}00{digest[:24]}"
 
 
 def check_id(what: str, name: str) -> str:

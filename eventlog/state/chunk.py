@@ -14,7 +14,7 @@ import msgspec
 from eventlog.compression import pack, unpack
 from eventlog.state.facts import CODE_BITS, Changes, MessageFacts, PartFacts
 
-__all__ = ["Row", "copy_row", "hash_of", "pack_rows", "unpack_rows"]
+__all__ = ["Row", "decode_row", "encode_row", "hash_of", "pack_rows", "unpack_rows"]
 
 Row: TypeAlias = tuple[str, MessageFacts]
 """A message's id and facts."""
@@ -34,9 +34,14 @@ def unpack_rows(chunk: bytes) -> list[Row]:
     return _decode(unpack(chunk))
 
 
-def copy_row(row: Row) -> Row:
-    """Return a copy, which the caller may change."""
-    return _decode(_encode([row]))[0]
+def encode_row(row: Row) -> bytes:
+    """Return one row, not compressed."""
+    return _encode([row])
+
+
+def decode_row(data: bytes) -> Row:
+    """Return the row of `encode_row`."""
+    return _decode(data)[0]
 
 
 def hash_of(key: str, modulus: int) -> int:

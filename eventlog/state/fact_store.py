@@ -11,13 +11,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from threading import RLock
 from typing import TypeVar
 
-from eventlog.state.archive import CHUNK, FactArchive
+from eventlog.state.archive import FactArchive
 from eventlog.state.facts import MessageFacts, PartFacts
 
 __all__ = ["HOT", "FactMap", "FactStore"]
 
 HOT = 64
 """Messages that are never archived: the newest."""
+AT_ONCE = 32
+"""Messages that are archived together: looking for them costs what is hot."""
 
 F = TypeVar("F")
 
@@ -68,8 +70,8 @@ class FactStore:
         self.archive = FactArchive()
         self.lock = RLock()
         """Held to archive facts and to look into the archive: readers have no other lock."""
-        self.archive_at = HOT + CHUNK
-        """Number of hot messages at which the older ones are archived, a chunk more."""
+        self.archive_at = HOT + AT_ONCE
+        """Number of hot messages at which the older ones are archived."""
         self._restored: dict[str, int] = {}
         """Messages that came back from the archive, with the version of their newest fact then."""
         self.messages = FactMap(self.hot_messages, self.archived_message, self.all_messages)
@@ -94,12 +96,10 @@ class FactStore:
                     self._drop(name, facts)  # the archive has it as it is
                     continue
                 rows.append((name, facts))
-            rows = rows[: len(rows) // CHUNK * CHUNK]
-            if rows:
-                self.archive.add(rows, CHUNK)
+            self.archive.add(rows)
             for row in rows:
                 self._drop(*row)
-            self.archive_at = len(self.hot_messages) + CHUNK
+            self.archive_at = len(self.hot_messages) + AT_ONCE
 
     def archived_message(self, message: str) -> MessageFacts | None:
         """A message that is not hot, brought back from the archive; None if it is not there."""

@@ -16,12 +16,14 @@ from eventlog.log.embedded.memtable import MemtablePart
 from eventlog.log.ticket import QueuedTicket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from eventlog.log.embedded.tail import Tail
 
 __all__ = ["AnyTicket", "Batch"]
 
+LOOKED_UP = 64 * 1024
+"""Bytes of a packed body from which on a commit looks whether it is folded already."""
 AnyTicket: TypeAlias = QueuedTicket[Any, Any]
 Outcome: TypeAlias = Committed | bool | BaseException | None
 
@@ -68,9 +70,17 @@ class Batch:
         return Committed(session, first, first + count - 1, position)
 
     def _new_bodies(self, bodies: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        """Return the bodies that are not stored yet."""
-        is_stored: Callable[[bytes], bool] = self._tail.lookup.has_body
-        return [pair for pair in bodies if pair[0] not in self.part.bodies and not is_stored(pair[0])]
+        """Return the bodies that are not known to be stored.
+
+        Folding leaves out the others; only for large ones a look-up costs less than writing.
+        """
+        is_recent, is_stored = self._tail.memtable.body, self._tail.lookup.has_body
+        return [
+            (digest, packed)
+            for digest, packed in bodies
+            if digest not in self.part.bodies
+            and not (is_stored(digest) if len(packed) >= LOOKED_UP else is_recent(digest))
+        ]
 
     def decide_lease(self, change: LeaseChange) -> bool:
         """Decide a lease record; return its outcome if the commit succeeds."""

@@ -45,7 +45,7 @@ LAYERS: dict[str, str] = {
         facts run | chunk | stored_facts | archive version_log | fact_store | state | closing stored rules evolve | decide loader
         | committed
     """,
-    "eventlog.append": "metrics delta_buffer backoff lease_claim | pending | gate backlog | decider | writer bulk | pipeline flusher own_appends",
+    "eventlog.append": "metrics delta_buffer backoff lease_claim command | pending gate | accepted | queue | writer bulk | transaction pipeline flusher own_appends",
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized streams | candidate claude_code codex | reconcile | __init__
     """,

@@ -13,8 +13,9 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from eventlog import events as ev
+from eventlog.append.command import Command, Terms, content_digest, limit_bodies
 from eventlog.append.metrics import Metrics
-from eventlog.append.pending import AcceptedCommand, PendingAppend, Terms, content_digest, limit_bodies
+from eventlog.append.pending import PendingAppend
 from eventlog.errors import ConflictError, EventlogError
 from eventlog.log.commit import Ticket
 from eventlog.state.committed import CommittedState
@@ -65,7 +66,7 @@ class BulkAppender:
         terms = Terms(request, digest, seen)
         decided = decide(state, items, decoded=True)
         messages = state.visible - visible
-        pending = PendingAppend([AcceptedCommand(decided, bodies, 0, weight, terms=terms, messages=messages)])
+        pending = PendingAppend([Command(decided, bodies, 0, weight, terms=terms, messages=messages)])
         try:
             append = pending.prepare(committed, state.version, None, None)
             if self._before is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from threading import get_ident
 
-from eventlog.append.pending import Unit
+from eventlog.append.command import Unit
 from eventlog.errors import BusyError
 
 __all__ = ["Gate"]

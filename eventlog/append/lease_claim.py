@@ -12,10 +12,10 @@ from enum import Enum, auto
 
 import msgspec
 
-from eventlog.errors import FencedError
+from eventlog.errors import FencedError, LeaseHeldError, RefusedError
 from eventlog.log.commit import LeaseState
 
-__all__ = ["LeaseClaim", "LeaseStatus"]
+__all__ = ["LeaseClaim", "LeaseStatus", "lease_lost", "lease_over"]
 
 
 class LeaseStatus(Enum):
@@ -51,3 +51,21 @@ class LeaseClaim(msgspec.Struct, eq=False):
     def fenced(self, session: str, current: int) -> FencedError:
         """Return the error of its owner, once the session's lease has another epoch."""
         return FencedError(session, self.state.epoch, current, self.deltas, self.characters)
+
+    def keep(self) -> bool:
+        """Note that the append that was to return the lease is refused; whether it is over so."""
+        if self.is_over and self.status is LeaseStatus.CLAIMED:
+            self.status = LeaseStatus.RETURNED  # the log never knew of it
+            return True
+        self.is_returning = self.is_returning and self.is_over
+        return False
+
+
+def lease_over(session: str) -> RefusedError:
+    """Return the error of a command that was accepted under a lease and not written."""
+    return RefusedError("the lease was over before this was written", expected="the lease", session=session)
+
+
+def lease_lost(session: str) -> LeaseHeldError:
+    """Return the error of a command under a claim that another owner's record has beaten."""
+    return LeaseHeldError(session, "another owner", 0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eventlog.append.pending import count_of
+from eventlog.append.command import count_of
 from eventlog.append.writer import SessionWriter
 from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.deltas import DeltaRun
@@ -22,11 +22,11 @@ def uncommitted(writer: SessionWriter, after: int) -> list[Span]:
     Waits for a thread that is deciding right now.
     """
     with writer.lock:
-        committed, backlog = writer.committed, writer.backlog
+        committed, queue = writer.committed, writer.queue
         if not committed.loaded:
             return []
-        version, session, epoch = committed.state.version, writer.session, backlog.epoch
-        items = [item for command in backlog.commands for item in command.items]
+        version, session, epoch = committed.state.version, writer.session, queue.epoch
+        items = [item for command in queue.commands for item in command.items]
         first = version - count_of(items) + 1
         spans: list[Span] = []
         for item in items:
@@ -42,21 +42,21 @@ def uncommitted(writer: SessionWriter, after: int) -> list[Span]:
 
 
 def recent(writer: SessionWriter, after: int, upto: int | None = None) -> list[DecodedCommit] | None:
-    """Return the appends of versions `after + 1 .. upto`, if this writer made all of them lately.
+    """Return the appends of versions `after + 1 .. upto`; None unless all are recent and here.
 
     None if they are to be read from the log, or if something is accepted, which a reader commits
     first.
     """
     with writer.lock:
-        backlog, committed = writer.backlog, writer.committed
-        backlog.is_followed = True
-        ahead = writer.buffer.flat or backlog.commands or backlog.sent
-        if ahead or not backlog.recent or not committed.loaded or backlog.failure is not None:
+        queue, committed = writer.queue, writer.committed
+        queue.is_followed = True
+        ahead = writer.buffer.flat or queue.commands or queue.sent
+        if ahead or not queue.recent or not committed.loaded or queue.failure is not None:
             return None
-        newest = backlog.recent[-1]
+        newest = queue.recent[-1]
         if newest.last != committed.certain or (upto is not None and upto < newest.last):
             return None
-        newer = [newest] if newest.first == after + 1 else _since(backlog.recent, after)
+        newer = [newest] if newest.first == after + 1 else _since(queue.recent, after)
         with writer.log.reading() as heads:
             head = heads.head(writer.session) if newer else None
         return newer if head is not None and head.version == newest.last else None

@@ -1,107 +1,34 @@
-"""Accepted commands, and the append that takes some of them to the log."""
+"""The append on its way to the log: its commands, and what it makes of the session."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
 
 from eventlog import events as ev
+from eventlog.append.command import Command, Terms, limit_append
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
-from eventlog.codec.batch import Batch, Entry, Item, encode_batch, encode_value
+from eventlog.codec.batch import Batch, Entry, encode_batch, encode_value
 from eventlog.codec.deltas import DeltaRun
-from eventlog.errors import LimitError
 from eventlog.events import SCHEMA
 from eventlog.history.catalog import CATALOG_EVENTS, QUIET_EVENTS, CatalogEntry, evolve_entry
 from eventlog.log.commit import Append, Committed, LeaseState, Ticket
 from eventlog.state.committed import CommittedState
-from eventlog.state.decide import require_items
-from eventlog.state.state import State
 
-__all__ = [
-    "MAX_APPEND_BYTES",
-    "AcceptedCommand",
-    "PendingAppend",
-    "Terms",
-    "Unit",
-    "content_digest",
-    "count_of",
-    "limit_bodies",
-]
+__all__ = ["PendingAppend", "end_of_append", "record_of"]
 
-MAX_APPEND_BYTES = 256 * 1024 * 1024
-"""Largest append, in bytes of its encoded events and packed bodies."""
 _NO_ENTRY = CatalogEntry()
 _NO_EVENTS = Batch(SCHEMA, 0, False, [])
-
-
-class Terms(msgspec.Struct, frozen=True):
-    """The terms under which a command has an append of its own, as in `commit.Append`.
-
-    `expected` is the caller's: the command is not decided anew where the session is elsewhere.
-    """
-
-    request: str | None = None
-    digest: bytes = b""
-    expected: int | None = None
-    creates_at: int | None = None
-
-    @property
-    def is_conditional(self) -> bool:
-        """Whether the append must not go in behind one that another writer commits meanwhile."""
-        return self.expected is not None or self.creates_at is not None
-
-
 _NO_TERMS = Terms()
-
-
-class AcceptedCommand(msgspec.Struct, eq=False):
-    """The events of one command, appended whole or not at all."""
-
-    items: list[Item]
-    bodies: Mapping[bytes, bytes] | None
-    epoch: int
-    weight: int = 0
-    """Bytes of its bodies and characters of its deltas."""
-    owned: bool = False
-    """Whether a caller waits for it, and hears of its outcome."""
-    unit: Unit | None = None
-    """Its pipeline's commands."""
-    terms: Terms | None = None
-    returns_lease: bool = False
-    """Whether it is the last command under its lease, which goes back with it."""
-    messages: int = 0
-    """By how much it changes the number of visible messages."""
-    outcome: Committed | Exception | None = None
-    """The append it went in with, or why it is not committed and will not be."""
-    certain: int = 0
-    """Version up to which all was committed when it was decided first."""
-
-    def deltas(self) -> tuple[int, int]:
-        """Return how many deltas it has, and their characters."""
-        runs = [item for item in self.items if isinstance(item, DeltaRun)]
-        return sum(run.count for run in runs), sum(len(run.text) for run in runs)
-
-    def visible_before(self, state: State) -> int:
-        """Return how many messages of the session are visible before it: none before it begins."""
-        return 0 if self.terms is not None and self.terms.creates_at is not None else state.visible
-
-
-class Unit(msgspec.Struct, eq=False):
-    """The commands of one pipeline: all of them go in, or none does."""
-
-    commands: list[AcceptedCommand] = []
-    """The commands accepted so far."""
-    parts: set[str] = set()
-    """The parts they start, whose deltas go in with them."""
 
 
 class PendingAppend(msgspec.Struct, eq=False):
     """The append that is on its way: its commands, and what it makes of the session."""
 
-    commands: list[AcceptedCommand]
+    commands: list[Command]
     append: Append | None = None
     first: int = 0
     """Version of its first event, if no other writer comes between."""
@@ -135,6 +62,18 @@ class PendingAppend(msgspec.Struct, eq=False):
     def is_done(self) -> bool:
         """Return whether there is an outcome, or one can be found out at once."""
         return self.outcome is not None or self.ticket is None or self.ticket.done()
+
+    def found(self, committed: CommittedState) -> Committed | None:
+        """Return what the log has of it: it may have been handed over, or not."""
+        append, log = self.append, committed.log
+        if append is None:
+            return None
+        log.sync()
+        mine = append.payload, append.count, append.epoch  # the payload has the times
+        for commit in log.read(append.session, committed.certain):
+            if (commit.payload, commit.count, commit.epoch) == mine:
+                return Committed(append.session, commit.first, commit.last, commit.position)
+        return None
 
     def wait(self) -> None:
         """Block until the outcome is known."""
@@ -199,9 +138,7 @@ class PendingAppend(msgspec.Struct, eq=False):
             entry = replace(entry, answered=last)
         self.batch = Batch(SCHEMA, start, False, entries, messages)
         payload = encode_batch(self.batch)
-        size = len(payload) + (sum(map(len, bodies.values())) if bodies else 0)
-        if size > MAX_APPEND_BYTES:
-            raise LimitError("bytes of an append", size, MAX_APPEND_BYTES)
+        limit_append(payload, bodies)
         terms = commands[0].terms
         new_entry = entry is not committed.entry
         replaces = None
@@ -230,23 +167,32 @@ class PendingAppend(msgspec.Struct, eq=False):
         return self.append
 
 
-def limit_bodies(bodies: Mapping[bytes, bytes]) -> int:
-    """Return the size of the bodies in bytes; `LimitError` above what an append may carry."""
-    size = sum(map(len, bodies.values()))
-    if size > MAX_APPEND_BYTES // 2:
-        raise LimitError("bytes of the bodies of one append", size, MAX_APPEND_BYTES // 2)
-    return size
+def record_of(claim: LeaseClaim, rest: Sequence[Command]) -> LeaseState | None:
+    """Return the lease record that goes in with the next append.
+
+    The lease is not given back before `rest`, which was accepted under it.
+    """
+    if claim.is_returning and not any(command.epoch == claim.state.epoch for command in rest):
+        return None if claim.status is LeaseStatus.LOST else LeaseState(claim.state.epoch, b"", 0)
+    return claim.state if claim.status is LeaseStatus.CLAIMED else None
 
 
-def content_digest(items: Sequence[tuple[int, ev.Event]]) -> bytes:
-    """Return the digest of what a request asks for: its events without their times."""
-    try:
-        return sha256(b"".join(encode_value(event) for _, event in items)).digest()
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        require_items(items)
-        raise
+def end_of_append(commands: Sequence[Command], most: int) -> int:
+    """Return how many commands the next append takes: one, or up to a weight of `most`.
 
-
-def count_of(items: Iterable[Item]) -> int:
-    """Return the number of events in some items."""
-    return sum(item.count if isinstance(item, DeltaRun) else 1 for item in items)
+    A command with terms of its own goes alone. A pipeline, with what lies between its commands, is
+    never parted, so that one alone may weigh more than `most`.
+    """
+    ends = {id(command.unit): place for place, command in enumerate(commands) if command.unit is not None}
+    weight = start = end = 0
+    while start < len(commands):
+        alone = commands[0].terms is not None or commands[start].terms is not None
+        for place, command in enumerate(islice(commands, start, None), start):
+            if place > end:
+                break
+            end = max(end, ends.get(id(command.unit), place))
+            weight += command.weight
+        if start and (alone or weight > most):
+            return start
+        start = end = end + 1
+    return len(commands)

@@ -1,39 +1,36 @@
 """One session's writer: commits what its commands append.
 
-The accepted commands (`decider.py`) go to the log in one append: when a caller waits for one of
-them, or with the store's next flush. One append of a session is on its way at a time; commands
-accepted meanwhile go with the next. `backlog.py` has what becomes of them.
+The accepted commands (`queue.py`) go to the log in one append: when a caller waits for one of
+them, or with the store's next flush.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import RLock
 from typing import ParamSpec, TypeAlias, TypeVar
 
-from eventlog import events as ev
-from eventlog.append.backlog import MAX_RUN
 from eventlog.append.backoff import Backoff
-from eventlog.append.decider import Decider
+from eventlog.append.command import Command
 from eventlog.append.gate import Gate
 from eventlog.append.lease_claim import LeaseClaim
 from eventlog.append.metrics import Metrics
-from eventlog.append.pending import AcceptedCommand, PendingAppend, Terms, content_digest
+from eventlog.append.pending import PendingAppend
+from eventlog.append.queue import MAX_RUN, CommandQueue
 from eventlog.codec.deltas import Key
 from eventlog.errors import (
     DataError,
     EventlogError,
     FencedError,
     LeaseHeldError,
-    StopError,
 )
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import head_of
-from eventlog.log.commit import Append, Committed
-from eventlog.log.contract import Log
+from eventlog.log.commit import Committed
+from eventlog.log.contract import HeadReader, Log
 from eventlog.state.committed import CommittedState
 from eventlog.state.state import State
 
@@ -58,34 +55,32 @@ class SessionWriter:
         self.log: Log = committed.log
         self.session = committed.session
         self.committed = committed
-        self._decider = decider = Decider(committed, metrics)
-        self.lock, self.buffer, self.backlog = decider.lock, decider.buffer, decider.backlog
-        self.accept, self._guarded = decider.accept, decider.guarded
+        self.queue = queue = CommandQueue(committed, metrics)
+        self.lock, self.buffer = queue.lock, queue.buffer
+        self.accept, self._guarded = queue.accept, queue.guarded
         self._wake = wake
 
     @property
     def is_ahead(self) -> bool:
         """Whether something is accepted whose outcome is not known."""
-        backlog = self.backlog
-        return bool(self.buffer.flat or backlog.commands or backlog.sent)
+        queue = self.queue
+        return bool(self.buffer.flat or queue.commands or queue.sent)
 
     @property
     def is_late(self) -> bool:
         """Whether another writer came before the last append, which was decided anew."""
-        return bool(self.backlog.backoff.conflicts and self.backlog.commands)
+        return bool(self.queue.backoff.conflicts and self.queue.commands)
 
     @property
     def is_crowded(self) -> bool:
         """Whether so much is accepted that a command no caller waits for has to wait."""
-        backlog = self.backlog
-        return self._decider.gate is None and (
-            len(backlog.commands) >= MAX_ACCEPTED or backlog.weight > MAX_ACCEPTED_BYTES
-        )
+        queue = self.queue
+        return self.queue.gate is None and (len(queue.commands) >= MAX_ACCEPTED or queue.weight > MAX_ACCEPTED_BYTES)
 
     @property
     def is_held_by_others(self) -> bool:
         """Whether another thread's pipeline is open: then only that thread hands anything over."""
-        return self._decider.gate_of_others() is not None
+        return self.queue.gate_of_others() is not None
 
     # -- the buffer --------------------------------------------------------------------------
 
@@ -109,7 +104,7 @@ class SessionWriter:
         """
         self.buffer.require_open()
         self.buffer.hold()
-        self._guarded(self._decider.ready, self.backlog.epoch)
+        self._guarded(self.queue.ready, self.queue.epoch)
         self._empty_buffer()
         self.buffer.open()
 
@@ -124,24 +119,24 @@ class SessionWriter:
 
     def _empty_buffer(self) -> None:
         """Commit what is in the buffer; inside a pipeline, accept it for the pipeline's append."""
-        if self._decider.gate is None or self._decider.gate() is None or self.is_held_by_others:
+        if self.queue.gate is None or self.queue.gate() is None or self.is_held_by_others:
             self.flush()
         else:
-            self._guarded(self._decider.newest)
+            self._guarded(self.queue.newest)
 
     # -- the lease, and the gate of a pipeline ---------------------------------------------------
 
     def hold(self, claim: LeaseClaim) -> None:
         """Accept deltas under a lease, whose record the appends write that it still needs."""
         with self.lock:
-            self.backlog.claim = claim
+            self.queue.claim = claim
             self.buffer.open()  # what an earlier lease could not write is gone with it
 
     def leave(self) -> None:
         """Drop what was accepted under the lease, which is over, and is not handed over."""
-        claim, self.backlog.claim = self.backlog.claim, None
+        claim, self.queue.claim = self.queue.claim, None
         if claim is not None:
-            self._guarded(self.backlog.drop, claim)
+            self._guarded(self.queue.drop, claim)
 
     def give_up(self, claim: LeaseClaim) -> None:
         """End a lease that another task takes over: write what was accepted, or drop and count it.
@@ -150,17 +145,17 @@ class SessionWriter:
         """
         with suppress(EventlogError):
             if self.is_held_by_others:
-                self._guarded(self.backlog.drop, claim)
-                self._decider.gate = None
+                self._guarded(self.queue.drop, claim)
+                self.queue.gate = None
             self.flush()
-        if self.backlog.claim is claim:
+        if self.queue.claim is claim:
             self.leave()
 
     def retain(self, claim: LeaseClaim) -> bool:
         """Keep a lease that the next append is to give back; False if it is too late for that."""
         with self.lock:
-            if self.backlog.claim is claim and self.backlog.sent is None:
-                for command in self.backlog.commands:
+            if self.queue.claim is claim and self.queue.sent is None:
+                for command in self.queue.commands:
                     command.returns_lease = False
                 claim.is_returning = claim.is_over = False
                 return True
@@ -169,27 +164,27 @@ class SessionWriter:
 
     def shut(self, gate: Gate) -> None:
         """Keep other threads from handing anything over, once none of their gates is shut."""
-        self._undisturbed(partial(setattr, self._decider, "gate", weakref.ref(gate)))
+        self.undisturbed(partial(setattr, self.queue, "gate", weakref.ref(gate)))
 
     def open_gate(self, gate: Gate) -> None:
         """Accept the buffered deltas for the pipeline, and let other threads hand over again.
 
         Nothing is left to do if the pipeline's lease was taken over.
         """
-        shut = self._decider.gate
+        shut = self.queue.gate
         if shut is None or shut() is not gate:
             return
         try:
             if self.buffer.flat:
-                self._guarded(self._decider.newest)
+                self._guarded(self.queue.newest)
         finally:
-            self._decider.gate = None
+            self.queue.gate = None
 
-    def _undisturbed(self, work: Callable[[], R]) -> R:
+    def undisturbed(self, work: Callable[[], R]) -> R:
         """Do some work, under the lock, once no other thread's pipeline is open."""
         while True:
             with self.lock:
-                gate = self._decider.gate_of_others()
+                gate = self.queue.gate_of_others()
                 if gate is None:
                     return work()
                 gate.require_patience()
@@ -197,9 +192,9 @@ class SessionWriter:
 
     # -- committing --------------------------------------------------------------------------
 
-    def wait(self, command: AcceptedCommand) -> None:
+    def wait(self, command: Command) -> None:
         """Block until a command is durable; raises why it is not, and then it will not be."""
-        pending: Waited | None = None if command.outcome is not None else self.backlog.sent
+        pending: Waited | None = None if command.outcome is not None else self.queue.sent
         try:
             if pending is not None:
                 pending.wait()
@@ -211,7 +206,7 @@ class SessionWriter:
             self._break_off(command, error)
             raise
 
-    async def waited(self, command: AcceptedCommand) -> None:
+    async def waited(self, command: Command) -> None:
         """Wait as `wait` does, without blocking the event loop."""
         pending: Waited | None = None
         try:
@@ -223,40 +218,40 @@ class SessionWriter:
             self._break_off(command, error)
             raise
 
-    def _next(self, command: AcceptedCommand, ended: Waited | None, *, flushes: bool = False) -> Waited | None:
+    def _next(self, command: Command, ended: Waited | None, *, flushes: bool = False) -> Waited | None:
         """Return what to wait for before `command` has its outcome; None if it is durable.
 
         Raises why the command is not durable, to its owner. A caller who `flushes` hears of others'
         commands nothing, but of an append that failed and is tried again later: `ended` is what was
         waited for before.
         """
-        backlog = self.backlog
-        if backlog.sent is not None or not self.committed.loaded:
-            backlog.resolve()
-        if flushes and backlog.sent is None and isinstance(ended, PendingAppend) and ended.is_retried_later:
+        queue = self.queue
+        if queue.sent is not None or not self.committed.loaded:
+            queue.resolve()
+        if flushes and queue.sent is None and isinstance(ended, PendingAppend) and ended.is_retried_later:
             assert isinstance(ended.outcome, Exception)
             if not isinstance(command.outcome, Committed):
                 raise ended.outcome
-        if command.outcome is None and backlog.sent is None:
-            if self._decider.gate is not None and (gate := self._decider.gate_of_others()) is not None:
+        if command.outcome is None and queue.sent is None:
+            if self.queue.gate is not None and (gate := self.queue.gate_of_others()) is not None:
                 gate.require_patience()
                 return gate
-            if backlog.backoff.asks_for_pause:
-                if ended is not backlog.backoff:
-                    return backlog.backoff
-                backlog.refresh()
+            if queue.backoff.asks_for_pause:
+                if ended is not queue.backoff:
+                    return queue.backoff
+                queue.refresh()
             if command.outcome is None:
-                backlog.hand_over()
+                queue.hand_over()
         outcome = command.outcome
         if outcome is None:
-            return backlog.sent
+            return queue.sent
         if isinstance(outcome, Exception) and not (flushes and (command.owned or isinstance(outcome, EventlogError))):
-            if backlog.failure is outcome:
-                backlog.failure = None
+            if queue.failure is outcome:
+                queue.failure = None
             raise outcome
         return None
 
-    def _break_off(self, command: AcceptedCommand, error: BaseException) -> None:
+    def _break_off(self, command: Command, error: BaseException) -> None:
         """End the wait for a command whose outcome is not known.
 
         After an interrupt it is flushed all the same, with those of its pipeline, and tried again
@@ -266,11 +261,11 @@ class SessionWriter:
         if command.outcome is not None or not command.owned:
             return
         with self.lock:
-            sent = self.backlog.sent
+            sent = self.queue.sent
             if isinstance(error, Exception) and sent is not None and command in sent.commands:
                 return  # as for a signal handler inside the commit of its own thread
             if isinstance(error, Exception):
-                self.backlog.refuse(command, error)
+                self.queue.refuse(command, error)
                 self.committed.loaded = False  # the state is read again, without it
             else:
                 for each in (command,) if command.unit is None else command.unit.commands:
@@ -283,7 +278,7 @@ class SessionWriter:
         Raises the first failure of what no caller waits for: what is owned is told to its owner.
         """
         self.settle()
-        self._decider.raise_failure()
+        self.queue.raise_failure()
 
     def settle(self) -> None:
         """Wait until everything accepted so far has its outcome; failures stay to be told.
@@ -291,95 +286,39 @@ class SessionWriter:
         Raises why an append failed that is tried again later.
         """
         while (last := self._newest()) is not None:
-            pending: Waited | None = None if last.outcome is not None else self.backlog.sent
+            pending: Waited | None = None if last.outcome is not None else self.queue.sent
             if pending is not None:
                 pending.wait()
             while (pending := self._guarded(self._next, last, pending, flushes=True)) is not None:
                 pending.wait()
-            if isinstance(last.outcome, Committed) or all(command.owned for command in self.backlog.commands):
+            if isinstance(last.outcome, Committed) or all(command.owned for command in self.queue.commands):
                 break  # else it was refused, and others of its append are tried again
-        if self.backlog.sent is not None:
+        if self.queue.sent is not None:
             self.catch_up()
 
-    def _newest(self) -> AcceptedCommand | None:
+    def _newest(self) -> Command | None:
         """Return the newest command whose outcome is not known; note that a lease was lost."""
         try:
-            return self._guarded(self._decider.newest)
+            return self._guarded(self.queue.newest)
         except (FencedError, LeaseHeldError) as error:
-            self.backlog.failure = self.backlog.failure or error
-            return self._guarded(self._decider.newest)
+            self.queue.failure = self.queue.failure or error
+            return self._guarded(self.queue.newest)
 
     def hand_over(self) -> None:
         """Submit what is accepted unless an append is on its way.
 
         The caller sees to it that the log is waited for.
         """
-        if self._guarded(self._decider.newest) is not None and not self.is_held_by_others:
+        if self._guarded(self.queue.newest) is not None and not self.is_held_by_others:
             self._guarded(self._submit)
 
     def _submit(self) -> None:
         """Submit what is accepted unless an append is on its way; failures wait for a caller."""
-        self.backlog.resolve()
-        if self.backlog.sent is None and self.backlog.commands:
-            self.backlog.refresh()
-            if self.backlog.commands:
-                self.backlog.hand_over()
-
-    def commit(
-        self,
-        items: Sequence[tuple[int, ev.Event]],
-        bodies: Mapping[bytes, bytes] | None = None,
-        *,
-        epoch: int = 0,
-        expected: int | None = None,
-        unchanged: bool = False,
-        request: str | None = None,
-        digest: bytes = b"",
-        creates_at: int | None = None,
-        then: Callable[[State], Sequence[ev.Event]] | None = None,
-        returns_lease: bool = False,
-    ) -> Committed:
-        """Commit a command in an append of its own; durable when it returns.
-
-        With `unchanged` nothing may come between the state that it is decided on and its commit.
-
-        A request's content is its events without their times, or what the `digest` is of; one that
-        was made before gives its first result. `returns_lease` as in `accept`.
-        """
-        if request is not None:
-            digest = digest or content_digest(items)
-            if (known := self.known(request, digest)) is not None:
-                return known
-
-        def accept() -> AcceptedCommand | None:
-            version = expected
-            if (unchanged or version is not None) and self.is_ahead:
-                return None  # another writer may be between what is committed and what is accepted
-            if unchanged and version is None:
-                self.catch_up()
-                version = self.committed.state.version
-            terms = Terms(request, digest, version, creates_at)
-            return self.accept(
-                items, bodies, epoch=epoch, owned=True, terms=terms, then=then, returns_lease=returns_lease
-            )
-
-        try:
-            # Its append must not part what another thread's pipeline appends.
-            while (command := self._undisturbed(accept)) is None:
-                self.flush()
-            self.wait(command)
-        except EventlogError:
-            if request is None:
-                raise
-            if self.is_ahead:
-                with suppress(EventlogError):  # another thread's append of the same request may be on its way
-                    self.settle()
-            known = self.known(request, digest)
-            if known is None:
-                raise
-            return known
-        assert isinstance(command.outcome, Committed)
-        return command.outcome
+        self.queue.resolve()
+        if self.queue.sent is None and self.queue.commands:
+            self.queue.refresh()
+            if self.queue.commands:
+                self.queue.hand_over()
 
     def end(self) -> None:
         """Commit everything accepted, and what comes in meanwhile; accept nothing from then on.
@@ -400,44 +339,39 @@ class SessionWriter:
                     self.buffer.end()
                     return
 
-    def known(self, request: str, digest: bytes) -> Committed | None:
-        """Return the result of a request id that was used before, if it was.
-
-        `RequestReusedError` if that was for something else.
-        """
-        if self.log.request(self.session, request) is None:
-            return None
-        with suppress(StopError):  # a caller who may not write any more still learns what became of the request
-            self.settle()
-        append = Append(session=self.session, payload=b"", count=1, time=0, request=request, digest=digest)
-        return self.log.submit(append).wait()
-
     # -- reading -----------------------------------------------------------------------------
 
     def catch_up(self) -> None:
         """Bring the state up to what is committed, and ahead by what is accepted."""
-        self._guarded(self.backlog.catch_up)
+        self._guarded(self.queue.catch_up)
 
     def follow(self) -> None:
         """Bring the state up to the head that a reader has read; see `Log.reading`."""
-        with self.lock, self.log.reading() as heads:
-            if self.committed.loaded and not (self.is_ahead or self.backlog.is_behind):
-                head = heads.head(self.session)
-                if head is None or head.version <= self.committed.certain:
-                    return
-            self.catch_up()
+        with self.lock:
+            if not self.queue.is_remote:
+                if self._is_behind(self.log):
+                    self.catch_up()
+                return
+            with self.log.reading() as heads:
+                if self._is_behind(heads):
+                    self.catch_up()
 
     def followed(self) -> State | None:
         """Return the facts if this handle has read all of them; nothing more is read."""
         with self.lock, self.log.reading() as heads:
-            if not self.committed.loaded or self.is_ahead or self.backlog.is_behind:
-                return None
-            head = heads.head(self.session)
-            return self.committed.state if head is not None and head.version == self.committed.certain else None
+            return None if self._is_behind(heads) else self.committed.state
+
+    def _is_behind(self, heads: HeadReader) -> bool:
+        """Whether the state lacks an event, or is ahead by what is accepted."""
+        committed, queue = self.committed, self.queue
+        if not committed.loaded or queue.is_behind or queue.commands or queue.sent or self.buffer.flat:
+            return True
+        head = heads.head(self.session)
+        return head is not None and head.version > committed.certain
 
     def known_state(self) -> State:
         """Return the facts as far as this handle has read them; others' newest may be missing."""
-        if self.backlog.is_behind or not self.committed.loaded:
+        if self.queue.is_behind or not self.committed.loaded:
             self.catch_up()
         return self.committed.state
 
@@ -461,10 +395,10 @@ class SessionWriter:
     def checkpoint(self) -> None:
         """Store the state as of now, if all is committed and it was stored long enough ago."""
         with self.lock:
-            if self.committed.loaded and not self.backlog.sent and not self.backlog.commands:
+            if self.committed.loaded and not self.queue.sent and not self.queue.commands:
                 self.committed.keep_if_due()
 
     def fork_off(self) -> None:
         """Give up what the parent accepted: this is a child process."""
-        self.lock = self._decider.lock = RLock()  # another thread of the parent may have held the old one
+        self.lock = self.queue.lock = RLock()  # another thread of the parent may have held the old one
         self.buffer.fork_off()

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.backoff import Backoff
+from eventlog.append.transaction import result_of, transact
 from eventlog.codec.redaction import part_of
 from eventlog.errors import CallError, ConflictError
 from eventlog.history.catalog import entry_of
@@ -99,7 +100,7 @@ class Feed:
         require_or_none(str, request_id, "a request id is a str")
         digest = b"" if request_id is None else self._digest(told, after, kept)
         writer = self._executor.writer
-        if request_id is not None and (known := writer.known(request_id, digest)) is not None:
+        if request_id is not None and (known := result_of(writer, request_id, digest)) is not None:
             return self._numbers(known)
         is_alone = self._executor.leases.held is None
 
@@ -118,7 +119,8 @@ class Feed:
                 try:
                     base, seen = now if to is None else now + 1, self.seen(newest if after is None else after)
                     items, bodies = self._decided(told, kept, now, to, settles=is_alone, base=base, seen=seen)
-                    committed = writer.commit(
+                    committed = transact(
+                        writer,
                         items,
                         bodies,
                         epoch=lease.epoch,

@@ -15,10 +15,11 @@ from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
 from eventlog.append.lease_claim import LeaseStatus
 from eventlog.append.pipeline import OpenPipelines, Pipeline
+from eventlog.append.transaction import transact
 from eventlog.errors import CallError, EventlogError, LeaseHeldError, ReadOnlyError, RefusedError
 from eventlog.errors.base import cut, giving_way_to
 from eventlog.log.commit import Committed
-from eventlog.session.inputs import require_sound_json
+from eventlog.session.inputs import JSON_FIELDS, require_sound_json
 from eventlog.session.lease import A_LEASE, Block, Lease
 from eventlog.session.lease_keeper import LeaseKeeper
 from eventlog.session.owner import is_live, owner_of
@@ -75,7 +76,8 @@ class Executor:
         is_new = request_id is None or self.host.log.request(self.id, request_id) is None
         if lease is None and is_new:
             self.require_no_owner()
-        committed = self.writer.commit(
+        committed = transact(
+            self.writer,
             items,
             bodies,
             epoch=epoch,
@@ -84,7 +86,8 @@ class Executor:
             request=request_id,
         )
         events = [event for _, event in items]
-        self._note_seen(lease, events)
+        if lease is not None and lease.turns:
+            self._note_seen(lease, events)
         self.leave_checkpoint(events)
         return committed
 
@@ -158,7 +161,9 @@ class Executor:
         host, writer = self.host, self.writer
         if not host.writable:
             host.require_open(writing=True)
-        require_sound_json(events)
+        for event in events:
+            if type(event) in JSON_FIELDS:
+                require_sound_json((event,))
         items = list(zip(repeat(host.clock()), events))
         epoch = 0
         if lease is not None or (self.leases.current is not None and (lease := self.leases.held) is not None):
@@ -166,8 +171,9 @@ class Executor:
                 lease.require_live()
             epoch = lease.epoch
         if request_id is not None:
-            writer.commit(items, bodies, epoch=epoch, request=request_id)
-            self._note_seen(lease, events)
+            transact(writer, items, bodies, epoch=epoch, request=request_id)
+            if lease is not None and lease.turns:
+                self._note_seen(lease, events)
             return
         pipeline = None if self._pipelines.innermost is None else self._pipelines.current()
         returns_lease = last and lease is not None and self.leases.ends_with(lease)
@@ -190,14 +196,15 @@ class Executor:
             writer.wait(command)
         elif pipeline is None and not writer.buffer.awake:
             writer.wake()
-        self._note_seen(lease, events)
+        if lease is not None and lease.turns:
+            self._note_seen(lease, events)
 
-    def _note_seen(self, lease: Lease | None, events: Sequence[ev.Event]) -> None:
+    def _note_seen(self, lease: Lease, events: Sequence[ev.Event]) -> None:
         """Note that a task that answers a turn has seen all up to here.
 
         It has ended a reply, or said or promoted something itself: it takes its next view behind.
         """
-        if lease is not None and lease.turns and any(type(event) in _OWN_WORDS for event in events):
+        if any(type(event) in _OWN_WORDS for event in events):
             with self.writer.lock:
                 lease.see(self.writer.known_state().version)
 
@@ -233,7 +240,7 @@ class Executor:
         lease = self.leases.held
         epoch = 0 if lease is None else lease.epoch
         items = [(now, event) for event in events]
-        return self.writer.commit(items, bodies, epoch=epoch, expected=expected, then=then)
+        return transact(self.writer, items, bodies, epoch=epoch, expected=expected, then=then)
 
     def run(
         self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None, *, wait: float = 0.0

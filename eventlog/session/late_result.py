@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from eventlog import events as ev
 from eventlog.append.backoff import Backoff
+from eventlog.append.transaction import transact
 from eventlog.codec.bodies import to_content
 from eventlog.errors import ConflictError, NotFoundError, RefusedError
 from eventlog.errors.base import brief
@@ -66,7 +67,7 @@ def late_result(
             if done is not None:
                 return _same(executor, call, done, event)
             items: list[tuple[int, ev.Event]] = [(executor.host.clock(), event)]
-            return writer.commit(items, bodies, expected=version).last
+            return transact(writer, items, bodies, expected=version).last
         except ConflictError:
             if not backoff.goes_on():
                 raise

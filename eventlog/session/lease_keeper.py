@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from eventlog import events as ev
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
+from eventlog.append.transaction import transact
 from eventlog.errors import LeaseHeldError
 from eventlog.log.commit import LeaseState
 from eventlog.logger import logger
@@ -341,7 +342,7 @@ class LeaseKeeper:
             logger().info("session %s: settling what its owner left open: %d events, %s", self.id, len(events), reason)
             host.counted.settled += 1
             now = host.clock()
-            writer.commit([(now, event) for event in (*events, ev.Settled(epoch, reason))], epoch=epoch)
+            transact(writer, [(now, event) for event in (*events, ev.Settled(epoch, reason))], epoch=epoch)
 
     def _close(self, lease: Lease, *, rests: bool = False) -> None:
         """End the lease, and give it back unless an append does, or the log never knew of it.

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from eventlog import events as ev
+from eventlog.append.transaction import transact
 from eventlog.codec.payload import NAMES, is_encrypted
 from eventlog.errors import (
     AlreadyExistsError,
@@ -228,7 +229,7 @@ class _Named:
             return False
         try:
             session = self._store.session(owner.session)
-            session.executor.writer.commit([(self._store.host.clock(), event)], expected=owner.version)
+            transact(session.executor.writer, [(self._store.host.clock(), event)], expected=owner.version)
         except (ConflictError, ErasedError):
             return False
         return True

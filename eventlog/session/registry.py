@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog import ids
 from eventlog.append.own_appends import uncommitted
+from eventlog.append.transaction import transact
 from eventlog.append.writer import SessionWriter
 from eventlog.codec.decoded import Span
 from eventlog.errors import AlreadyExistsError, CallError
@@ -103,7 +104,7 @@ class SessionRegistry:
         writer.committed.begin([*streams, StreamRange(session, base + 1, END)], state)
         try:
             now = host.clock() if time is None else time
-            writer.commit([(now, event) for event in (first, *then)], bodies, creates_at=base)
+            transact(writer, [(now, event) for event in (first, *then)], bodies, creates_at=base)
         except AlreadyExistsError:
             head_of(host.log, session)  # `ErasedError` for an erased session, whose id is not used again
             raise
@@ -140,7 +141,7 @@ class SessionRegistry:
             return []
         writer = executor.writer
         with writer.lock:
-            if writer.backlog.sent is not None or writer.committed.certain != version:
+            if writer.queue.sent is not None or writer.committed.certain != version:
                 return None
             return uncommitted(writer, version)
 

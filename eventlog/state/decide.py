@@ -23,7 +23,7 @@ from eventlog.validation import a_kind
 MAX_TIME = 1 << 53
 """Bound of times, in UTC milliseconds before or after 1970."""
 
-__all__ = ["allowed_deltas", "decide", "needs_no_lease", "require_items"]
+__all__ = ["allowed_deltas", "decide", "kinds_of", "needs_no_lease", "require_items"]
 
 _LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
     (
@@ -119,6 +119,15 @@ def _on_path(state: State, event: ev.AssistantMessageStarted, seen: int) -> ev.A
     """Return the first event of a reply that has seen the history as far as it is that of now."""
     upto = state.history.shared_with(min(seen, state.version))
     return event if upto == seen else replace(event, seen=upto)
+
+
+def kinds_of(items: Sequence[tuple[int, ev.Event]]) -> list[type[ev.Event]]:
+    """Return the types of events that come with their times; `CallError` for other items."""
+    try:
+        return [type(event) for _, event in items]
+    except (TypeError, ValueError):
+        require_items(items)
+        raise
 
 
 def require_items(items: Sequence[tuple[int, ev.Event]]) -> None:

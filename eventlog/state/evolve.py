@@ -12,7 +12,7 @@ from eventlog.state.facts import MessageFacts, PartFacts, PinFacts
 from eventlog.state.state import State
 from eventlog.values import File, PartKind, Patch, Reasoning, Text, Tool
 
-__all__ = ["EVOLVE", "evolve"]
+__all__ = ["COUNTED", "EVOLVE", "evolve"]
 
 
 def evolve(state: State, event: ev.Event) -> None:
@@ -257,3 +257,8 @@ EVOLVE: dict[type, Callable[[State, Any], None]] = {
     ev.RecordForgotten: _record_forgotten,
     ev.SessionErased: _erased,
 }
+
+COUNTED: frozenset[type] = frozenset(
+    (ev.UserMessageAdded, ev.AssistantMessageStarted, ev.MessageRemoved, ev.RolledBack, ev.RecordForgotten)
+)
+"""The events that change how many messages are visible."""

@@ -70,7 +70,7 @@ def test_an_append_over_the_logs_limit(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_many_bodies_in_one_append(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of large texts over the limit is refused whole and accepted in pieces."""
-    monkeypatch.setattr("eventlog.append.pending.MAX_APPEND_BYTES", 40_000)
+    monkeypatch.setattr("eventlog.append.command.MAX_APPEND_BYTES", 40_000)
     with eventlog.open("memory:") as store:
         session = store.create_session()
         items = [(1, ev.Custom("n", os.urandom(9_000).hex())) for _ in range(6)]

@@ -98,7 +98,7 @@ class FaultyLog(MemoryLog):
 
 def bound_runs(patch: pytest.MonkeyPatch, characters: int) -> None:
     """Bound the characters of deltas that wait together."""
-    for module in ("decider", "writer", "backlog"):
+    for module in ("queue", "writer"):
         patch.setattr(f"eventlog.append.{module}.MAX_RUN", characters)
 
 

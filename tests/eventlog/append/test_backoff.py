@@ -52,7 +52,7 @@ def test_an_append_that_is_too_late_many_times_goes_in(log: FaultyLog, session: 
     session.user("mine")
     assert added(session)[-1] == "mine"
     assert len(added(session)) == TIMES + 1
-    assert session.executor.writer.backlog.backoff.conflicts == 0
+    assert session.executor.writer.queue.backoff.conflicts == 0
 
 
 @pytest.mark.promise(4)

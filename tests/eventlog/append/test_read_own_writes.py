@@ -12,7 +12,7 @@ import pytest
 
 import eventlog
 from eventlog import Session
-from eventlog.append.backlog import RECENT
+from eventlog.append.queue import RECENT
 from eventlog.codec.decoded import DecodedCommit
 from eventlog.errors import BusyError
 from eventlog.session.reader import SessionReader

@@ -95,7 +95,7 @@ def test_what_others_had_accepted_stays_when_a_pipeline_is_refused(log: FaultyLo
 
 
 @pytest.mark.promise(4)
-@pytest.mark.parametrize("place", ["writer.MAX_ACCEPTED", "backlog.MAX_RUN"])
+@pytest.mark.parametrize("place", ["writer.MAX_ACCEPTED", "queue.MAX_RUN"])
 def test_a_long_pipeline_goes_in_whole_or_not_at_all(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -339,7 +339,7 @@ def test_a_pipeline_above_the_largest_append_is_refused_alone(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 4: of commands too large together, those that are small enough go in one by one."""
-    monkeypatch.setattr("eventlog.append.pending.MAX_APPEND_BYTES", 3_000)
+    monkeypatch.setattr("eventlog.append.command.MAX_APPEND_BYTES", 3_000)
     text = "u" * 700
     with session.executor.collecting() as before:
         session.user(text, id="before")

@@ -43,11 +43,11 @@ def test_a_lease_is_not_given_back_in_front_of_what_needs_it(session: Session, l
         while not log.held:
             time.sleep(0.001)
         threads.append(started(lambda: session.user("x", request_id="r")))
-        while not any(command.terms for command in session.executor.writer.backlog.commands):
+        while not any(command.terms for command in session.executor.writer.queue.commands):
             time.sleep(0.001)
         threads.append(started(lambda: Store(log, flush_interval=1000.0).session("s").user("between")))
         finish = started(reply.finish)
-        while not any(command.returns_lease for command in session.executor.writer.backlog.commands):
+        while not any(command.returns_lease for command in session.executor.writer.queue.commands):
             time.sleep(0.001)
         log.let_go()
         for thread in (*threads, finish):

@@ -69,7 +69,7 @@ def test_an_interrupt_loses_and_doubles_nothing(
             reply.part(File("text/plain", piece))
         log.fail = 1
         with monkeypatch.context() as patch:
-            patch.setattr("eventlog.append.backlog.decide", interrupted)
+            patch.setattr("eventlog.append.accepted.decide", interrupted)
             with pytest.raises(KeyboardInterrupt if number < 3 else BusyError):
                 session.flush()
         reply.finish()

@@ -9,10 +9,11 @@ from threading import Barrier
 
 import pytest
 
+import eventlog
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import FencedError, RequestReusedError
-from eventlog.log.commit import Committed, LeaseState
+from eventlog.log.commit import Append, LeaseState, Ticket
 from eventlog.session.session import Session
 from tests.faults.tally import SLOW, tally
 from tests.support.engines import Engine
@@ -45,25 +46,31 @@ def by_task(session: Session, request: str) -> object:
 ASKS: list[Ask] = [by_user, by_append, by_task]
 
 
+def before_the_first_append(store: eventlog.Store, patch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+    """Do some work right before the store hands its next append to the log."""
+    submit = store.log.submit
+    begun = False
+
+    def late(append: Append) -> Ticket:
+        nonlocal begun
+        if not begun:
+            begun = True
+            work()
+        return submit(append)
+
+    patch.setattr(store.log, "submit", late)
+
+
 @pytest.mark.promise(5)
 @pytest.mark.parametrize("ask", ASKS)
 def test_a_request_that_another_handle_commits_meanwhile_has_its_result(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, ask: Ask
 ) -> None:
-    """Promise 5: a commit between the request's look-up and its decision gives the result."""
+    """Promise 5: a commit between the request's decision and its append gives the result."""
     store, other = engine.open(), engine.open()
     session = store.create_session(id="s")
-    look_up = store.log.request
     first: list[object] = []
-
-    def slow(session: str, request: str) -> Committed | None:
-        found = look_up(session, request)
-        if not first:
-            first.append(None)
-            first[0] = ask(other.session("s"), request)
-        return found
-
-    monkeypatch.setattr(store.log, "request", slow)
+    before_the_first_append(store, monkeypatch, lambda: first.append(ask(other.session("s"), "r")))
     assert ask(session, "r") == first[0]
     assert len(messages(session)) == 1
 
@@ -75,17 +82,7 @@ def test_other_content_that_another_handle_commits_meanwhile_is_told(
     """Promise 5: the slower of two different requests with one id is refused for its content."""
     store, other = engine.open(), engine.open()
     session = store.create_session(id="s")
-    look_up = store.log.request
-    calls: list[str] = []
-
-    def slow(session: str, request: str) -> Committed | None:
-        found = look_up(session, request)
-        calls.append(request)
-        if len(calls) == 1:
-            other.session("s").user("one", request_id=request)
-        return found
-
-    monkeypatch.setattr(store.log, "request", slow)
+    before_the_first_append(store, monkeypatch, lambda: other.session("s").user("one", request_id="r"))
     with pytest.raises(RequestReusedError):
         session.user("another", request_id="r")
     assert len(messages(session)) == 1
@@ -97,18 +94,13 @@ def test_a_lost_lease_does_not_hide_the_result_of_a_request(engine: Engine, monk
     store, other = engine.open(), engine.open()
     session = store.create_session(id="s")
     session.executor.acquire()
-    look_up = store.log.request
     first: list[str] = []
 
-    def slow(name: str, request: str) -> Committed | None:
-        found = look_up(name, request)
-        if not first:
-            first.append("")
-            lose_lease(session)
-            first[0] = other.session("s").user("hi", request_id=request)
-        return found
+    def come_first() -> None:
+        lose_lease(session)
+        first.append(other.session("s").user("hi", request_id="r"))
 
-    monkeypatch.setattr(store.log, "request", slow)
+    before_the_first_append(store, monkeypatch, come_first)
     assert session.user("hi", request_id="r") == first[0]
     with pytest.raises(FencedError):
         session.user("another")

@@ -185,9 +185,10 @@ class CommandQueue(AcceptedCommands):
 
         Its append is refused if the session is elsewhere: then it is read, and the command is
         decided anew before its caller, who waits, hears of it. So is a command that is refused.
+        Under a lease the others append nothing that forbids what its holder does.
         """
         return (
-            command.owned
+            (command.owned or command.epoch > 0)
             and then is None
             and (command.terms is None or not command.terms.is_conditional)
             and self.committed.loaded

@@ -161,6 +161,11 @@ class Lease:
             raise self.claim.fenced(self.session, self.successor)
 
     @property
+    def is_claimed(self) -> bool:
+        """Whether it was taken in memory only, so far."""
+        return self.claim.status is LeaseStatus.CLAIMED
+
+    @property
     def is_taken_over(self) -> bool:
         """Whether another task of this process has taken it over."""
         return self.successor != self.epoch

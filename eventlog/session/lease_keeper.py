@@ -140,7 +140,7 @@ class LeaseKeeper:
             if is_live(self.id, committed.lease, self._host.clock()) or closing(committed.state, ""):
                 return None
             try:
-                self.current = self._take(block, lazily=True, settles=True)
+                self.current = self._take(block, lazily=True, settles=True, reads=False)
             except LeaseHeldError:
                 return None
             return self.current
@@ -252,8 +252,13 @@ class LeaseKeeper:
         """Replace the lock in a child process: another thread of the parent may have held it."""
         self.lock = RLock()
 
-    def _take(self, block: Block | None, *, lazily: bool, settles: bool, take_over: bool = False) -> Lease:
-        """Take the lease from the log, or lazily: its record goes in with the first append."""
+    def _take(
+        self, block: Block | None, *, lazily: bool, settles: bool, take_over: bool = False, reads: bool = True
+    ) -> Lease:
+        """Take the lease from the log, or lazily: its record goes in with the first append.
+
+        Without `reads` the caller has caught up.
+        """
         host, writer, ended = self._host, self._writer, self._ended
         if (
             ended is not None
@@ -264,7 +269,8 @@ class LeaseKeeper:
         ):  # two replies in one pipeline
             host.keep(self)
             return Lease(self.id, ended, block)
-        writer.catch_up()
+        if reads:
+            writer.catch_up()
         if self._resting is not None and (claim := self._taken_up(settles=settles)) is not None:
             return self._held(Lease(self.id, claim, block))
         held, now = writer.committed.lease, host.clock()

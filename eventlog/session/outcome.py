@@ -94,6 +94,11 @@ WITHDRAWN = Outcome("withdrawn", final=True)
 
 def outcome_of(reader: SessionReader, message: str) -> Outcome:
     """Return what became of a user message; reads what came behind it, up to its answer."""
+    with reader.at_once():
+        return _outcome_of(reader, message)
+
+
+def _outcome_of(reader: SessionReader, message: str) -> Outcome:
     upto, forgotten = reader.version, reader.forgotten()
     with reader.deciding() as state:
         facts = state.messages.get(message)

@@ -152,7 +152,8 @@ class Reply(Fillable):
         elif lease is not None:
             seen = lease.seen()
         with executor.writer.lock:
-            state = executor.writer.known_state() if seen is not None else executor.reader.state()
+            is_read = seen is not None or (lease is not None and lease.is_claimed)  # to take a lease the log is read
+            state = executor.writer.known_state() if is_read else executor.reader.state()
             seen = state.version if seen is None else state.history.shared_with(min(seen, state.version))
             reply_to = started.reply_to or state.last_user(seen)
         self._started = replace(started, seen=seen, reply_to=reply_to)
@@ -163,7 +164,7 @@ class Reply(Fillable):
         """Whether the message is open: a `finish` or `abort` that was refused leaves it open."""
         if self._finished:
             with suppress(EventlogError):  # the log cannot be read: as this handle left it
-                self._finished = self.id not in self._executor.reader.state().open_messages()
+                self._finished = self.id not in self._executor.writer.known_state().open_messages()
         return not self._finished
 
     @property

@@ -261,12 +261,13 @@ class Turn:
         attempt: Retry | None = None
         error: MessageError | None = None
         while True:
-            version = executor.reader.version
-            found = outcome_of(executor.reader, self.message)
-            found = replace(found, error=found.error or error)
-            if found.state not in {due, "pending"} or found.is_open:
-                return found, attempt
-            gone = found if found.broken else broken_before(executor.reader, self.message)
+            with executor.reader.at_once():
+                version = executor.reader.version
+                found = outcome_of(executor.reader, self.message)
+                found = replace(found, error=found.error or error)
+                if found.state not in {due, "pending"} or found.is_open:
+                    return found, attempt
+                gone = found if found.broken else broken_before(executor.reader, self.message)
             if gone is None or not gone.broken:
                 return found, attempt
             try:

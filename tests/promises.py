@@ -1,7 +1,4 @@
-"""Write the list of promises into `tests/README.md`: `python -m tests.promises`.
-
-A test that proves a promise, or a file of such tests, has the mark `pytest.mark.promise(n)`.
-"""
+"""Write the list of promises into `tests/README.md`: `python -m tests.promises`."""
 
 from __future__ import annotations
 
@@ -9,8 +6,6 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-
-__all__ = ["PAGE", "PROMISES", "marks", "table", "with_table"]
 
 TESTS = Path(__file__).resolve().parent
 PAGE = TESTS / "README.md"

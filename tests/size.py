@@ -20,8 +20,6 @@ from typing import Any, NamedTuple
 from tests.support.pages import PAGES
 from tests.test_layers import FILES, ROOT, arrows, circle, imports_of, room_of
 
-__all__ = ["Size", "sizes"]
-
 PRODUCT = ("eventlog", "projections")
 LONGEST = 400
 """Lines of the longest file that is not counted as long."""
@@ -75,9 +73,6 @@ def _place(module: str) -> str:
     return ".".join(module.split(".")[:3])
 
 
-# -- lines and rooms -------------------------------------------------------------------------------
-
-
 def _top(module: str) -> str:
     return module.partition(".")[0]
 
@@ -104,9 +99,6 @@ def _floors() -> int:
         return 1 + max(map(height, graph[room]), default=0)
 
     return max(map(height, graph))
-
-
-# -- what a call runs through ----------------------------------------------------------------------
 
 
 @contextmanager

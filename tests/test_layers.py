@@ -1,10 +1,4 @@
-"""Imports go one way: a table of layers, and no circle of files or folders.
-
-Imports inside functions and for types count as any other. Three imports by name are not seen:
-`projections/cli/registry.py` loads the modules of `commands/`, `eventlog/__main__.py` runs the
-command line of `projections`, and `eventlog/session/executor.py` has it store the checkpoint of a
-compaction.
-"""
+"""Imports go one way: a table of layers, and no circle of files or folders."""
 
 from __future__ import annotations
 

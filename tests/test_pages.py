@@ -138,9 +138,6 @@ def test_numbers_of_the_readme_are_measured() -> None:
     assert [number for number in numbers if number not in cells and f"{number} ms" not in cells] == []
 
 
-# -- files, links, tests -----------------------------------------------------------------------
-
-
 @every_page
 def test_links_lead_somewhere(page: str) -> None:
     """Links lead to files of the repository, and their anchors to headings."""
@@ -189,9 +186,6 @@ def test_the_changelog_and_the_licence_are_there() -> None:
     """The changelog has a place for what comes next; the licence is the declared one."""
     assert "## [0.1.0]" in (ROOT / "CHANGELOG.md").read_text()
     assert (ROOT / "LICENSE").read_text().startswith("MIT License")
-
-
-# -- the command line --------------------------------------------------------------------------
 
 
 @cache
@@ -259,9 +253,6 @@ def test_named_variables_are_read(page: str) -> None:
     """Environment variables that a page names are read by some module."""
     for name in set(re.findall(r"\b(?:EVENTLOG|EVERDELTA)_[A-Z_]+\b", PAGES[page])):
         assert any(name in source for source in sources().values()), name
-
-
-# -- names -------------------------------------------------------------------------------------
 
 
 @cache

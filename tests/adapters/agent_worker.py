@@ -1,11 +1,4 @@
-"""Programs that run agents of the frameworks, killed where a test says.
-
-The process imports the frameworks once, and runs each program in a child of its own. A line of its
-input is a JSON list of programs that run at once; each prints what it was told is stored into a
-file of its own. A program kills itself before or behind its n-th append, or is killed after a time,
-or at its n-th system call that changes a file of the store. For tests only: `AgentWorker` is the
-other end.
-"""
+"""Programs that run agents of the frameworks, killed where a test says."""
 
 from __future__ import annotations
 
@@ -27,8 +20,6 @@ import eventlog
 from eventlog import Store
 from eventlog.log.commit import Append
 from tests.support.faults.tracing import CHANGES, Call, traced
-
-__all__ = ["TURNS", "AgentWorker", "Outcome", "Program"]
 
 TURNS = ("first", "second")
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,9 +93,6 @@ class AgentWorker:
         ended: list[tuple[int, int]] = json.loads(self._process.stdout.readline())
         told = [[json.loads(line) for line in Path(one.out).read_text().splitlines()] for one in programs]
         return [Outcome(lines, *how) for lines, how in zip(told, ended, strict=True)]
-
-
-# -- in the process ----------------------------------------------------------------------------
 
 
 def main() -> None:

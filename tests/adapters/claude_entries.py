@@ -10,8 +10,6 @@ from msgspec.json import decode
 
 from projections.view.neutral import Call, NeutralMessage, Result, Text
 
-__all__ = ["INTERRUPTED", "KEY", "KINDS", "Talk", "listed", "said", "viewed"]
-
 INTERRUPTED = "[Tool execution was interrupted]"
 ASKED = "What did we do so far?"
 """How a view asks for the summary that follows."""

@@ -12,8 +12,6 @@ from eventlog.importers.common.json_lines import dump
 from projections import ModelView
 from projections.view.neutral import Call, File, Reasoning, Result, Text
 
-__all__ = ["INTERRUPTED", "listed", "viewed"]
-
 INTERRUPTED = "[Tool execution was interrupted]"
 Shown = tuple[str, ...]
 

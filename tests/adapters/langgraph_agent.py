@@ -14,8 +14,6 @@ from langchain_core.tools import BaseTool, tool
 
 from eventlog.adapters.langgraph import EverdeltaSaver
 
-__all__ = ["ServedModel", "agent_on", "config_of", "look", "messages_of"]
-
 
 class ServedModel(BaseChatModel):
     """A chat model behind an OpenAI-compatible server."""

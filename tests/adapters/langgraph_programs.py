@@ -23,8 +23,6 @@ from eventlog.adapters.langgraph import EverdeltaSaver
 from projections import ModelView
 from tests.adapters.langchain_lists import listed, viewed
 
-__all__ = ["PROGRAMS", "Program", "Tee", "joined"]
-
 STEPS = (
     "answer",
     "call",

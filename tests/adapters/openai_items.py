@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from projections import ModelView
 from projections.view.neutral import Call, Result, Text
 
-__all__ = ["INTERRUPTED", "KINDS", "Talk", "listed", "viewed"]
-
 INTERRUPTED = "[Tool execution was interrupted]"
 Shown = tuple[str, ...]
 KINDS = st.lists(
@@ -91,11 +89,7 @@ def _waiting(items: Iterable[Any]) -> list[str]:
 
 
 def listed(items: Sequence[Any]) -> list[Shown]:
-    """Return what a model is shown of items: texts and calls in order, a call with its output.
-
-    A system message before all others is the prompt, any other one the user's. A call that waits
-    says so, as it does in a view.
-    """
+    """Return what a model is shown of items: texts and calls in order, a call with its output."""
     outputs = {item["call_id"]: item["output"] for item in items if item.get("type") == "function_call_output"}
     shown: list[Shown] = []
     begun = False

@@ -52,8 +52,6 @@ from eventlog.importers.common.json_lines import dump, is_array
 from projections import ModelView
 from projections.view.neutral import Call, File, Result, Text
 
-__all__ = ["INTERRUPTED", "KINDS", "Talk", "listed", "viewed"]
-
 INTERRUPTED = "[Tool execution was interrupted]"
 OUTCOMES: list[Any] = ["success", "failed", "denied", "interrupted", "retried"]
 PNG = b"\x89PNG"
@@ -205,10 +203,7 @@ def _prompts(messages: Sequence[ModelMessage]) -> list[SystemPromptPart]:
 
 
 def listed(messages: Sequence[ModelMessage]) -> list[Shown]:
-    """Return what a model is shown of messages: texts, files, and calls with their returns.
-
-    The system prompts that come first, in one request, are together the prompt; others the user's.
-    """
+    """Return what a model is shown of messages: texts, files, and calls with their returns."""
     parts = [(message.kind, part) for message in messages for part in message.parts]
     outputs = {
         part.tool_call_id: _text(part.content)

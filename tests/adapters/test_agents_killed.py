@@ -85,10 +85,7 @@ class Place:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def check(self, store: Store, *, shared: bool = False) -> tuple[list[Any], Session]:
-        """Return the framework's own list, which the view shows, and its session.
-
-        If runs shared it, the view has questions behind answers that had not seen them.
-        """
+        """Return the framework's own list, which the view shows, and its session."""
         return asyncio.run(self._check(store, shared))
 
     async def _check(self, store: Store, shared: bool) -> tuple[list[Any], Session]:

@@ -278,9 +278,6 @@ async def test_a_branch_at_an_old_message_is_found_by_a_new_process(engine: Engi
     assert [text for _, text in shown(again)][-2:] == ["prompt 899", "more"]
 
 
-# -- keys, sub-paths, deletions ----------------------------------------------------------------
-
-
 async def test_sub_paths_are_sub_sessions(engine: Engine) -> None:
     """A transcript with a sub-path is a sub-session, whose view has its sidechain entries."""
     store = EverdeltaSessionStore(engine.open())
@@ -409,9 +406,6 @@ def test_deleted_transcripts_leave_no_byte(mode: str, tmp_path: Path) -> None:
     assert viewed(ModelView.of(store.store.session(fork)).messages) == [("user", "shared")]
     assert texts_of(asyncio.run(store.load(KEY))) == ["anew"]
     place.close()
-
-
-# -- with the SDK ------------------------------------------------------------------------------
 
 
 def test_the_sdk_lists_forks_renames_and_deletes(engine: Engine) -> None:

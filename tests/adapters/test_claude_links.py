@@ -265,9 +265,6 @@ def test_a_gap_closes_after_a_while() -> None:
     assert words(view_of(records, forks=1, steps=(10_000,)))[-2:] == ["a:ok", "u:say it again"]
 
 
-# -- queued prompts ----------------------------------------------------------------------------
-
-
 def test_queued_prompts_are_user_messages() -> None:
     """A prompt that a person queued is a message of the user where the model got it."""
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
@@ -298,9 +295,6 @@ def test_queued_prompts_are_user_messages() -> None:
     assert words(view_of([*records, user("u2", "q1", "instead")], forks=1))[-2:] == ["u:not yet", "u:instead"]
 
 
-# -- micro-compactions -------------------------------------------------------------------------
-
-
 def test_cleared_results_are_pruned() -> None:
     """Results that a micro-compaction names are cleared in the view, once, of any age."""
     records = [user("u", None, "go")]
@@ -322,8 +316,6 @@ def test_cleared_results_are_pruned() -> None:
     view = words(view_of([*records, *rewound], forks=1, steps=(50,)))
     assert [word for word in view if CLEARED in word] == [f"t7={CLEARED}"]
 
-
-# -- compactions that keep messages ------------------------------------------------------------
 
 TALK = [
     user("u1", None, "one"),
@@ -384,9 +376,6 @@ def test_a_later_compaction_hides_what_an_earlier_one_kept() -> None:
         user("u4", "a3", "four"),
     ]
     assert words(view_of(records)) == [f"u:{ASKED}", "a:the second summary", "u:three", "a:third", "u:four"]
-
-
-# -- at real size ------------------------------------------------------------------------------
 
 
 def test_a_large_transcript_in_odd_order_is_one_session() -> None:

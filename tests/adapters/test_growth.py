@@ -125,9 +125,6 @@ def test_an_operation_costs_the_same_in_a_long_conversation(name: str, places: l
     assert flat, f"{little * 1000:.2f} ms at {SIZES[0]} entries, {much * 1000:.2f} ms at {SIZES[1]}"
 
 
-# -- threads of LangGraph --------------------------------------------------------------------------
-
-
 def put(saver: EverdeltaSaver, thread: str, messages: list[Any], parent: Any = None) -> Any:
     """Put a checkpoint, whose list of messages is a new one."""
     checkpoint = empty_checkpoint()

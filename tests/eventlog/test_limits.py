@@ -1,10 +1,4 @@
-"""Exceeded limits and missing system resources are clear errors; nothing is written.
-
-Elsewhere: an append of too many bytes (`append/test_writer.py`), a delta
-(`session/test_streaming.py`), ids (`test_ids.py`), a full queue and a full map
-(`log/embedded/test_engine.py`), a full disk (`tests/faults/test_full_disk.py`,
-`log/embedded/journal/test_journal.py`), permissions (`log/embedded/test_unreadable.py`).
-"""
+"""Exceeded limits and missing system resources are clear errors; nothing is written."""
 
 from __future__ import annotations
 

@@ -46,9 +46,6 @@ def used(session: eventlog.Session) -> list[ev.UsageRecorded]:
     return [found.event for found in session.events() if isinstance(found.event, ev.UsageRecorded)]
 
 
-# -- the data that ships ---------------------------------------------------------------------------
-
-
 def test_the_data_is_small_dated_and_licensed() -> None:
     """The catalogue that ships has at most 100 KB, a date, a source and a licence."""
     data = (FOLDER / "models.json").read_bytes()
@@ -126,9 +123,6 @@ def test_the_data_is_made_from_the_list() -> None:
             "thinks": [[10]],
         },
     }
-
-
-# -- prices ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -219,9 +213,6 @@ def test_a_function_of_prices_wins() -> None:
         assert used(session)[0].usage.cost is None
 
 
-# -- windows ---------------------------------------------------------------------------------------
-
-
 def test_a_window_needs_no_numbers_for_a_known_model(engine: Engine) -> None:
     """A known model's limits are in force, recorded, and found by the next program."""
     session = engine.open().create_session()
@@ -283,9 +274,6 @@ def test_an_unknown_model_is_an_error_that_says_what_to_give(name: str, near: st
         assert (near in found.value.near) == bool(near)
         assert len(found.value.near) <= module.NEAR
         assert ContextWindow(session, model=name, limits=Limits()).state.usable is None
-
-
-# -- models of one's own ---------------------------------------------------------------------------
 
 
 def test_a_catalogue_is_extended() -> None:

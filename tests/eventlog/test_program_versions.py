@@ -1,7 +1,4 @@
-"""Two program versions on one store: the older one refuses the unknown, harming nothing.
-
-The newer program is a child process with other constants, which dies without folding.
-"""
+"""Two program versions on one store: the older one refuses the unknown, harming nothing."""
 
 from __future__ import annotations
 

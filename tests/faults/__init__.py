@@ -1,5 +1,1 @@
-"""Fault injection: I/O errors, power failures, kills, contention and hostile input.
-
-Short with every run of the tests; with `EVERDELTA_SLOW=1` in the long form, whose figures are in
-the README (`table.py`).
-"""
+"""Fault injection: I/O errors, power failures, kills, contention and hostile input."""

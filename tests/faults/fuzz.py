@@ -1,9 +1,4 @@
-"""The coverage-guided fuzzer: `python -m tests.faults.fuzz TARGET SECONDS [DATA]`.
-
-Needs `atheris` (`pip install atheris`). Begins with the recorded files in DATA. Ends with exit code
-0 and figures, or with what broke and the file that did it. Not a test: what it finds becomes one.
-`TARGET` is one of those in `tests/support/faults/hostile_input.py`.
-"""
+"""The coverage-guided fuzzer: `python -m tests.faults.fuzz TARGET SECONDS [DATA]`."""
 
 from __future__ import annotations
 

@@ -20,8 +20,6 @@ from pathlib import Path
 
 from tests.support.faults.encrypted_stores import SAID, said_of
 
-__all__ = ["every_fault", "readme"]
-
 ENCRYPTED = said_of("encrypted")
 LARGE = said_of("200 MB")
 LARGE_ENCRYPTED = said_of("encrypted 200 MB")

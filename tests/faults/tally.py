@@ -10,8 +10,6 @@ import json
 import os
 from pathlib import Path
 
-__all__ = ["SLOW", "tally"]
-
 SLOW = os.environ.get("EVERDELTA_SLOW") == "1"
 """Whether to try for minutes instead of seconds."""
 

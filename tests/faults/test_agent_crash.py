@@ -28,13 +28,7 @@ if not SLOW:
 @pytest.mark.promise(1, 2, 3, 7, 11)
 @pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind in SIZED for seed in range(RUNS[kind])])
 def test_an_agent_is_killed_at_every_kind_of_work(tmp_path: Path, seed: int, kind: str) -> None:
-    """Promises 1-3, 7, 11: an agent killed at any kind of work loses nothing and goes on.
-
-    Killed inside streams, tools, compactions, settling, checkpoints, folds and growth of the map.
-    What was durable is there, unchanged; replay equals live; settling happens once and changes no
-    view; a compaction is completed or failed; in the end every question was asked once and is
-    answered.
-    """
+    """Promises 1-3, 7, 11: an agent killed at any kind of work loses nothing and goes on."""
     kills = KILLS[kind] // RUNS[kind]
     done = program("crash_agent", tmp_path, seed, kills, kind, *WORKS[kind], seconds=3600 if SLOW else 280)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -75,9 +75,6 @@ class ActingIO(JournalIO):
             raise OSError(code, os.strerror(code))
 
 
-# --- exceptions
-
-
 class Thrown(BaseException):
     """The exception that is thrown."""
 
@@ -303,9 +300,6 @@ def test_exceptions_thrown_into_all_threads_lose_nothing(tmp_path: Path) -> None
     tally("exceptions thrown into threads", thrown + caught)
 
 
-# --- waiting inside a commit
-
-
 def inside(log: EmbeddedLog, refused: list[BaseException]) -> Ticket:
     """Act as a signal handler might, record the errors, and return what it only queued."""
     written = log.last_position()
@@ -373,9 +367,6 @@ def test_a_wait_for_what_the_same_thread_is_writing(tmp_path: Path) -> None:
     log.close()
 
 
-# --- what the system refuses
-
-
 @pytest.mark.parametrize(
     ("refused", "lasting"),
     [(("pwrite", errno.ENOSPC), False), (("pwrite", errno.EIO), True), (("fdatasync", errno.EIO), True)],
@@ -422,9 +413,6 @@ def test_a_refusal_in_the_leader_is_told_to_all_who_wait(
     assert {(committed.first, committed.position) for committed in acknowledged} <= found
     assert log.check() == []
     log.close()
-
-
-# --- the end
 
 
 @pytest.mark.parametrize("closers", [1, 2])

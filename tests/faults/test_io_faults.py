@@ -44,11 +44,7 @@ PLAN = workload()[: 60 if SLOW else 40]
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_call_in_turn_fails(tmp_path: Path, fault: str, kind: str, *, lasting: bool) -> None:
-    """Promises 1, 3, 5, 12: at any failing call acknowledged ⊆ recovered, in order, typed.
-
-    A batch refused for lack of space is not there, and goes in when there is space; one of unknown
-    outcome is resolved by its id.
-    """
+    """Promises 1, 3, 5, 12: at any failing call acknowledged ⊆ recovered, in order, typed."""
     at = 1 + FAULTS.index(fault) if not SLOW else 1
     tried = 0
     errors: Counter[str] = Counter()

@@ -70,10 +70,7 @@ def record_agent(path: Path, patch: pytest.MonkeyPatch, keys: Path | None) -> Re
 
 
 def spread(calls: list[Call], most: int, chance: random.Random) -> list[int]:
-    """Moments at which the power fails; three quarters of them are right before a flush.
-
-    Right before a flush takes effect the most is unflushed.
-    """
+    """Moments at which the power fails; three quarters of them are right before a flush."""
     moments = range(1, len(calls) + 1)
     due = {"flush", "flush names", "lmdb ends", "rename"}
     telling = [moment for moment in moments if moment == len(calls) or calls[moment].what in due]

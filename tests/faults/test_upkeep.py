@@ -1,10 +1,4 @@
-"""Work on whole stores, broken off at any system call and repeated: nothing is lost.
-
-The works: making a store, backup (first, of what is new, in place of another), restore, repair,
-vacuum, scrub, erasure, retention, an agent's turns; in maps that have to grow. Broken off inside
-LMDB's own transactions, too, inside the removal of directories, and in the child processes of a
-repair; the second try may break off as well.
-"""
+"""Work on whole stores, broken off at any system call and repeated: nothing is lost."""
 
 from __future__ import annotations
 
@@ -43,13 +37,7 @@ TOLD = {
 @pytest.mark.parametrize("kind", SIZED)
 @pytest.mark.parametrize("way", TRIES)
 def test_work_on_a_store_is_broken_off(way: str, kind: str, place_of: Callable[[str], Path]) -> None:
-    """Promises 1-3, 7, 11, 12: killed, refused or without power at any call, nothing is lost.
-
-    What is copied from is untouched; what is half made is refused as that, or is whole; errors are
-    typed and blame no call; the same command comes to its end, leaves nothing over, and what was to
-    be gone from the files is gone. Of an encrypted store that holds also against a holder of old
-    copies of all keys; keys of what was erased are gone, and no others.
-    """
+    """Promises 1-3, 7, 11, 12: killed, refused or without power at any call, nothing is lost."""
     works = HEAVY[kind] if is_large(kind) else KEYED if kind == "encrypted" and not SLOW else tuple(WORKS)
     works = tuple(work for work in works if kind in {"plain", "200 MB"} or work not in OF_PLAIN_STORES)
     tries = TRIES[way][2 if is_large(kind) else SLOW]

@@ -9,8 +9,6 @@ from tests.growth.measuring import least
 from tests.growth.operation import BUDGET, Cost, Grows, Operation, measured
 from tests.growth.place import Place
 
-__all__ = ["Growth", "compared", "take_as_long"]
-
 T = TypeVar("T")
 
 SLACK = 2.5

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-__all__ = ["least", "spent", "uncollected"]
-
 
 def spent() -> float:
     """Processor seconds of this process so far, with all threads and ended children."""

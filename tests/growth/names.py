@@ -1,9 +1,4 @@
-"""The public operations by name, which the tables have to cover.
-
-An operation is a public function, or a public method or property of a public class, or the class if
-it has none. Values (structs, named tuples, enumerations) and errors have none: their methods cost
-what the values hold.
-"""
+"""The public operations by name, which the tables have to cover."""
 
 from __future__ import annotations
 
@@ -16,8 +11,6 @@ from typing import Any
 import msgspec
 
 from projections.cli.registry import COMMANDS
-
-__all__ = ["MODULES", "public_operations"]
 
 MODULES = (
     "eventlog",

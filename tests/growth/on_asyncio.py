@@ -15,8 +15,6 @@ from tests.growth.on_window import a_call, a_compacted_window, a_running_call, a
 from tests.growth.operation import Table, constant
 from tests.growth.place import Place
 
-__all__ = ["ASYNCIO"]
-
 
 @contextmanager
 def _chat(at: Place) -> Generator[AsyncSession]:

@@ -15,8 +15,6 @@ from tests.growth.operation import Operation, Table, constant, history, output
 from tests.growth.place import POLICY, Place
 from tests.support.window_loop import sections
 
-__all__ = ["COMMANDS"]
-
 _ALL = "gives every event"
 _EACH = "looks at a small record of every session"
 _EVERY = "reads every event"

@@ -17,8 +17,6 @@ from projections.exports.opencode import opencode_export, opencode_json, opencod
 from tests.growth.operation import Table, constant, history
 from tests.growth.place import Place
 
-__all__ = ["FILES"]
-
 _FILE = "reads the file"
 _ALL = "gives every event"
 

@@ -12,8 +12,6 @@ from projections.live.live_session import LiveSession
 from tests.growth.operation import Table, constant, history
 from tests.growth.place import Place
 
-__all__ = ["ANSWERS", "PAGES"]
-
 _EVERY = "reads every event"
 _EACH = "reads a record of each session"
 

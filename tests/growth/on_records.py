@@ -10,8 +10,6 @@ from eventlog import Feed, NotFoundError, OpenAIChatMapping
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import Place
 
-__all__ = ["RECORDS"]
-
 TOGETHER = 500
 
 

@@ -12,8 +12,6 @@ from eventlog.values import MessageError, Patch
 from tests.growth.operation import Table, constant
 from tests.growth.place import Place
 
-__all__ = ["CHUNKS", "REPLY"]
-
 CHUNKS: list[dict[str, Any]] = [
     *({"choices": [{"delta": {"content": "word "}}]} for _ in range(20)),
     {"choices": [{"delta": {}, "finish_reason": "stop"}]},

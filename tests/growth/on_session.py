@@ -1,7 +1,4 @@
-"""Operations of a session: reading, messages, settings, history, window, lease.
-
-They are tried on the session whose view is small, with a history that is long all the same.
-"""
+"""Operations of a session: reading, messages, settings, history, window, lease."""
 
 from __future__ import annotations
 
@@ -18,13 +15,8 @@ from eventlog.values import File, Media, Todo, Tokens, Usage
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import Place
 
-__all__ = ["COLD", "SESSION"]
-
 EARLY = 3
-"""Checkpoints of both stores lie behind the first third of their histories.
-
-A state inside that third is replayed whole.
-"""
+"""Checkpoints of both stores lie behind the first third of their histories."""
 _ALL = "gives every event"
 _SEARCHES = "looks for the same text in every event"
 

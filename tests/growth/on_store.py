@@ -13,8 +13,6 @@ from eventlog.history.name_streams import Name
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import Place
 
-__all__ = ["STORE"]
-
 _TOUCHED = "what lies in the files is read and written anew"
 _EACH = "looks at a small record of every session"
 

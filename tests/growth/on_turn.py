@@ -10,8 +10,6 @@ from eventlog.aio import AsyncSession, AsyncTurn
 from tests.growth.operation import Table, constant
 from tests.growth.place import Place
 
-__all__ = ["TURN"]
-
 
 def _turn(at: Place, request: str) -> None:
     with at.long.turn("a question", request) as turn:

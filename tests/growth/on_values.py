@@ -9,8 +9,6 @@ from eventlog import Shelf, Values
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import Place
 
-__all__ = ["VALUES"]
-
 _EACH = "looks at a small record of every session"
 
 

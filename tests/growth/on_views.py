@@ -32,8 +32,6 @@ from projections.requests.output_format import chat_format, responses_format
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import POLICY, Place
 
-__all__ = ["COLD_VIEWS", "FORMATS", "VIEWS"]
-
 _ALL = "gives every message"
 _EVERY = "reads every event"
 

@@ -1,8 +1,4 @@
-"""The operations of the context window and the functions beside it.
-
-Steps are tried on both long sessions: on the one whose view is small, and, as "wide", on the one
-whose view grows with its history.
-"""
+"""The operations of the context window and the functions beside it."""
 
 from __future__ import annotations
 
@@ -46,8 +42,6 @@ from tests.growth.on_reply import CHUNKS
 from tests.growth.operation import Table, constant, history
 from tests.growth.place import POLICY, Place
 from tests.support.window_loop import sections
-
-__all__ = ["WINDOW", "a_call", "a_compacted_window", "a_running_call", "a_step", "a_subtask", "a_task", "a_window"]
 
 _VIEW = "the view of this session is its history"
 _RESULTS = "from the trigger on a prune is planned from all results of the view"

@@ -1,11 +1,4 @@
-"""An operation, its cost class, and how much it costs on a store.
-
-Three classes, by what the processor time of one call may grow with:
-
-    CONSTANT  nothing: the call costs the same however long the history is
-    OUTPUT    what the call returns or writes, counted by the operation itself
-    HISTORY   the history, and no faster; each says why it has to
-"""
+"""An operation, its cost class, and how much it costs on a store."""
 
 from __future__ import annotations
 
@@ -16,8 +9,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from tests.growth.measuring import spent, uncollected
 from tests.growth.place import Place
-
-__all__ = ["Cost", "Grows", "Operation", "Table", "constant", "history", "measured", "output"]
 
 T = TypeVar("T")
 Run = Callable[[Place], object]
@@ -45,10 +36,7 @@ class Cost(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """A public name at work.
-
-    The time spent in `within`, before and after the call itself, is not counted.
-    """
+    """A public name at work."""
 
     grows: Grows
     run: Callable[[Place, Any], object]

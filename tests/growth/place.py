@@ -1,9 +1,4 @@
-"""A store of a given size on disk: built once, opened once, copied if spoilt.
-
-`long` is a session whose view is small, because a compaction covers all but its end; `wide` has as
-long a history, and all of it is in the view. `valued` and the shelf `shelf` have as many values.
-Beside them there are many small sessions, and forks of `long`.
-"""
+"""A store of a given size on disk: built once, opened once, copied if spoilt."""
 
 from __future__ import annotations
 
@@ -33,8 +28,6 @@ from projections.exports.jsonl import jsonl_lines
 from projections.loop import ContextWindow
 from projections.window import CompactionPolicy, ContextPolicy, OverflowPolicy
 from tests.support.window_loop import LIMITS, MODEL, sections
-
-__all__ = ["LARGE", "POLICY", "SMALL", "Place", "Shape", "both_sizes", "built"]
 
 T = TypeVar("T")
 

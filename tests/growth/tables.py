@@ -17,8 +17,6 @@ from tests.growth.on_views import COLD_VIEWS, FORMATS, TRANSCRIPTS, VIEWS
 from tests.growth.on_window import WINDOW
 from tests.growth.operation import Table
 
-__all__ = ["BESIDE", "TABLES", "WITHOUT", "name_of"]
-
 _TOLD = "tells one record, inside `Feed.add`"
 
 TABLES: dict[str, Table] = {

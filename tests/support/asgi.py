@@ -8,8 +8,6 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-__all__ = ["Call"]
-
 
 class Call:
     """One GET request; inside `async with` its body can be read, and leaving disconnects."""

@@ -1,18 +1,6 @@
 """A program that flips a store's bytes, one at a time, and classifies what a reader gets.
 
-Started by `tests/eventlog/log/embedded/test_flipped_bytes.py` in a process of its own, because it
-forks: the pages of LMDB are walked in one child, as `verify` does it, and only if that finds
-nothing the store is opened and read whole in another. The outcomes: `same` (what is read is what
-was written), `refused` (the walk found damage, or reading raised a typed error), and the bad ones:
-`dead` (the reader was killed), `wrong` (something else was read), `untyped` (another error).
-
-Usage: `python -m tests.support.byte_flipper KIND STEP ZERO_STEP SEED`: flips every STEP-th byte,
-and of the bytes that are zero every ZERO_STEP-th, from an offset that SEED gives, in the files of a
-store; prints a line for each bad outcome and the count of each outcome. KIND: "closed" is a small
-store that was closed, "left" one whose process died, "large" has 40 sessions, "encrypted" is like
-"closed" with keys, and the key file is one of its files: of that every (STEP / 20)-th byte. "200
-MB" and "encrypted 200 MB" are like "left" in that size; of them STEP bytes are flipped: a third
-each in pages that lead to others or hold small rows, in the files beside LMDB's, and anywhere.
+Usage: `python -m tests.support.byte_flipper KIND STEP ZERO_STEP SEED`.
 """
 
 from __future__ import annotations

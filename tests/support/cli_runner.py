@@ -13,8 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jsonschema
 
-__all__ = ["COMMANDS", "ROOT", "SCHEMAS", "STREAM", "Answer", "Cli", "check_schema", "on_terminal", "program", "valid"]
-
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS: dict[str, Any] = {
     path.stem: json.loads(path.read_text()) for path in (ROOT / "projections" / "schemas").glob("*.json")
@@ -108,11 +106,7 @@ def program(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
 def on_terminal(
     *arguments: object, columns: int = 120, typed: str = "", variables: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """Run the command line on a pseudo-terminal of this width; return output and errors.
-
-    `typed` is what the user types; `variables` are more of the environment. There is no pager
-    unless they name one.
-    """
+    """Run the command line on a pseudo-terminal of this width; return output and errors."""
     parent, child = pty.openpty()
     command = [sys.executable, "-m", "projections", *map(str, arguments)]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "PAGER": "cat", **(variables or {})}

@@ -10,8 +10,6 @@ from eventlog.values import Limits, Todo
 from projections import ModelView
 from tests.support.shared import shared_path
 
-__all__ = ["LIMITS", "RECORDED", "SECRET", "digest_of_view", "recorded", "talk"]
-
 LIMITS = Limits(20_000, 4_000)
 """16,000 usable tokens: results beyond the newest 4,000 may go if over 2,000."""
 SECRET = "xyzzy-plugh"

@@ -1,10 +1,6 @@
 """Throw exceptions into threads that append, lead and wait; compare the log with the acks.
 
-Started by `tests/faults/test_interrupted_commits.py` in a process of its own: `python -m
-tests.support.commit_interrupter DIRECTORY ACKNOWLEDGEMENTS`. Worker threads and the helper that
-leads for asyncio get exceptions from outside, the main thread gets Ctrl-C; tasks of an event loop
-append beside them. Prints one line of numbers; ends with 1 and the stacks of all threads if nothing
-is acknowledged for a while.
+Usage: `python -m tests.support.commit_interrupter DIRECTORY ACKNOWLEDGEMENTS`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ from typing import Any
 
 from eventlog.session.session import Session
 
-__all__ = ["compacted"]
-
 
 def compacted(session: Session, text: str = "what was done", **bounds: Any) -> str:
     """Let a summary stand for what `bounds` cover, and return the compaction's part."""

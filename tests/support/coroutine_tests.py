@@ -7,8 +7,6 @@ import inspect
 
 import pytest
 
-__all__ = ["pytest_pyfunc_call"]
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:

@@ -1,12 +1,6 @@
 """A program that kills its own streaming writer again and again and checks what is left.
 
-Started by `tests/eventlog/append/test_crash.py` in a process of its own, because it forks: every
-writer and every reader is a child, so that none starts with another's threads. What a writer had
-accepted and what it knew to be durable is in memory shared with its parent, which survives `kill
--9`. Usage: `python -m tests.support.crash_writer DIRECTORY MODE SEED KILLS`; MODE is "moment"
-(killed by its parent at a random moment), "before" or "half" (kills itself before or half way
-through some call of the journal's I/O). Prints the number of kills, and fails with what was found
-wrong.
+Usage: `python -m tests.support.crash_writer DIRECTORY MODE SEED KILLS`.
 """
 
 from __future__ import annotations
@@ -69,19 +63,12 @@ class Shared:
         return [self.get(FIRST + number) for number in range(self.get(ACCEPTED))]
 
     def rounds_ago(self) -> int:
-        """Start of the other thread's last `ROUNDS` rounds, in nanoseconds.
-
-        0 if the thread has made fewer rounds.
-        """
+        """Start of the other thread's last `ROUNDS` rounds, in nanoseconds."""
         return min(self.get(ROUND + number) for number in range(ROUNDS))
 
 
 ACCEPTED, DURABLE, STARTED, KILLED, ROUND = range(5)
-"""Slots of `Shared`.
-
-Words accepted, words known to be durable, whether the message is durable, the time of death, the
-last rounds.
-"""
+"""Slots of `Shared`."""
 FIRST = ROUND + ROUNDS
 """The first slot of the times at which the words were accepted."""
 

@@ -7,15 +7,9 @@ import struct
 from contextlib import suppress
 from threading import Lock, Thread
 
-__all__ = ["CuttingProxy"]
-
 
 class CuttingProxy:
-    """Passes messages on, until it is armed: then it cuts once a number of them went through.
-
-    Messages of one direction are counted from then on. The message at which it cuts is not passed
-    on; the other side hears that the connection is gone.
-    """
+    """Passes messages on, until it is armed: then it cuts once a number of them went through."""
 
     def __init__(self, server: int) -> None:
         self._server = server

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from eventlog.log.acceptance import PriorCommits
     from eventlog.log.commit import Append, Committed, Head
 
-__all__ = ["MARKED", "at_decision"]
-
 MARKED = 77
 """The time of the append at which to act."""
 

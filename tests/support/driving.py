@@ -1,7 +1,4 @@
-"""Drive a recorded session through a context window to its end.
-
-The model's recorded answers are replayed, regardless of the requests.
-"""
+"""Drive a recorded session through a context window to its end."""
 
 from __future__ import annotations
 
@@ -19,8 +16,6 @@ from eventlog.values import Limits, Tokens, Usage
 from projections import Transcript, TranscriptMessage
 from projections.loop import Blocked, CallModel, ContextWindow, Prune, RunTools
 from projections.window.policy.policy import DEFAULT_POLICY
-
-__all__ = ["DriveResult", "RecordedTurn", "drive", "longest_turns"]
 
 AGENTS = ("claude_code", "codex")
 LIMITS = Limits(36_000, 4_000)

@@ -12,8 +12,6 @@ from eventlog.log.embedded.filesystem import JournalIO
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["DyingIO", "survives"]
-
 
 class DyingIO(JournalIO):
     """Journal I/O that kills the process at the n-th call or point."""

@@ -8,8 +8,6 @@ from eventlog.errors import PoisonedError
 from eventlog.log.commit import Append, Committed
 from eventlog.log.embedded.engine import EmbeddedLog
 
-__all__ = ["abandon", "put"]
-
 
 def put(log: EmbeddedLog, payload: bytes = b"p", session: str = "s", **more: Any) -> Committed:
     """Append and wait; start the session if needed."""

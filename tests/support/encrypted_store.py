@@ -11,8 +11,6 @@ from projections.view.model_view import LiveView, ModelView
 from projections.view.neutral import Text
 from tests.support.file_search import files_with
 
-__all__ = ["SECRET", "Service", "confess", "leaks", "rendered", "texts"]
-
 SECRET = "the name of the king is Rumpelstiltskin"
 _LONG = f"{SECRET}, said the queen to the messenger. " * 60
 """A text long enough to be a body and to be compressed."""

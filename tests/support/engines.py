@@ -1,8 +1,4 @@
-"""The engines every session test runs on, and how a test opens stores on one of them.
-
-An `Engine` is one place: a closed store is opened again by `open()`, and two stores opened at once
-are two handles on the same log, as two programs would have them.
-"""
+"""The engines every session test runs on, and how a test opens stores on one of them."""
 
 from __future__ import annotations
 
@@ -17,8 +13,6 @@ from eventlog.history.session_lists import lists_of
 from eventlog.log.memory import MemoryLog
 from eventlog.store import Store, open_store
 from tests.support.postgres_server import give_back, new_place
-
-__all__ = ["ENCRYPTED", "ENGINES", "ON_SERVER", "POSTGRES", "Engine", "LastingLog", "places"]
 
 ENGINES = ("memory", "partitioned", "embedded", "postgres")
 """Of them `partitioned` is in memory, and `postgres` on a server, both in four partitions."""

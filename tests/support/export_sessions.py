@@ -22,8 +22,6 @@ from eventlog.values import (
 from projections.exports.jsonl import jsonl_lines
 from tests.support.spans import Timed
 
-__all__ = ["Record", "canonical", "jsonl", "put", "read", "stored", "talk"]
-
 Record = dict[str, Any]
 
 

@@ -1,8 +1,6 @@
 """Gives commands on shared sessions until a time, and prints what it was told.
 
-Started by `tests/eventlog/records/test_races.py`, several at once:
-`python -m tests.support.facts_racer STORE NUMBER SECONDS [KEYS]`. It says "ready", and begins when
-it is given a line.
+Usage: `python -m tests.support.facts_racer STORE NUMBER SECONDS [KEYS]`.
 """
 
 from __future__ import annotations

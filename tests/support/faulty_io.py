@@ -9,8 +9,6 @@ from typing import Any
 
 from eventlog.log.embedded.filesystem import JournalIO
 
-__all__ = ["FaultyIO"]
-
 
 class FaultyIO(JournalIO):
     """Journal I/O that records its calls, and fails those that `faults` or `refused` name."""
@@ -19,10 +17,7 @@ class FaultyIO(JournalIO):
         self.calls: list[tuple[str, int]] = []
         """Writes, each with its size, and flushes."""
         self.faults: list[tuple[str, object]] = []
-        """Faults in order, once each: a method, and an error number; None lets the call through.
-
-        Of a write "short", "nothing" and "late" as well.
-        """
+        """Faults in order, once each: a method, and an error number; None lets the call through."""
         self.refused: dict[str, Exception] = {}
         """Errors of all calls of a method, or at a point of a fold, while they are here."""
         self.met = 0

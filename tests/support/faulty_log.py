@@ -16,8 +16,6 @@ from eventlog.session.session import Session
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["FaultyLog", "bound_runs", "together"]
-
 
 class Acting(QueuedTicket[Append, Committed]):
     """A ticket on whose outcome others act before its waiter does."""

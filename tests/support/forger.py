@@ -1,8 +1,4 @@
-"""Forge committed history below every check, for tests that the change is found.
-
-A *careless* forger leaves hashes as they are, and makes numbers and checksums fit. A *careful* one
-makes the whole hash tree anew, too, so that nothing inside the store reveals the change.
-"""
+"""Forge committed history below every check, for tests that the change is found."""
 
 from __future__ import annotations
 
@@ -26,8 +22,6 @@ from eventlog.log.embedded.segments.layout import ChunkRow, HeadRow, PieceLocati
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.memory import MemoryLog
 from eventlog.log.merkle import TAG_BYTES, grow, leaf_data, leaf_hash
-
-__all__ = ["Forgery", "begun", "careful", "forgeries", "head_of", "rewrite", "rewrite_memory"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _FORGED = ev.SessionRenamed("forged")
@@ -104,10 +98,7 @@ def _edit(items: Items, at: int) -> Items:
 
 
 def _numbered(commits: list[Commit], batches: list[Items]) -> list[Commit]:
-    """Commits of these events, with versions and positions without gaps; empty ones dropped.
-
-    Salts and leaves stay as they were.
-    """
+    """Commits of these events, with versions and positions without gaps; empty ones dropped."""
     first, position = commits[0].first, commits[0].position
     found: list[Commit] = []
     for commit, items in zip(commits, batches, strict=True):

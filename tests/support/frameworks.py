@@ -1,15 +1,10 @@
-"""Frameworks that have adapters: their tests run in an environment that has them all.
-
-The extra `test` installs none of them, and everything outside `tests/adapters` runs without.
-"""
+"""Frameworks that have adapters: their tests run in an environment that has them all."""
 
 from __future__ import annotations
 
 import os
 import re
 from importlib.util import find_spec
-
-__all__ = ["FRAMEWORKS", "are_here", "module_needs_one", "needs_one"]
 
 FRAMEWORKS = ("agents", "claude_agent_sdk", "deepagents", "langchain_core", "langgraph", "pydantic_ai")
 MODULES = (

@@ -39,8 +39,6 @@ from eventlog.values import (
     Usage,
 )
 
-__all__ = ["DIGESTS", "EVENTS", "EVENTS_OF_2", "EVENTS_OF_3", "GOLDEN", "RUN", "TIME", "batches"]
-
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 TIME = 1_700_000_000_000
 MODEL = Model("anthropic", "claude")

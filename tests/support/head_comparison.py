@@ -6,8 +6,6 @@ from eventlog import StoreHead
 from eventlog.codec.payload import LEDGER
 from eventlog.integrity.heads import SessionHead
 
-__all__ = ["conversations"]
-
 
 def conversations(head: StoreHead) -> list[SessionHead]:
     """The heads that a scrub leaves unchanged: all but the scrub ledger's."""

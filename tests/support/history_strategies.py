@@ -1,9 +1,4 @@
-"""Hypothesis strategies for legal histories of one session, with every kind of event.
-
-A history is grown from random commands; each picks its target among what is there, and what the
-session's rules refuse is left out. So histories are valid by the same rules as real ones, and
-shrink to few commands.
-"""
+"""Hypothesis strategies for legal histories of one session, with every kind of event."""
 
 from __future__ import annotations
 
@@ -32,8 +27,6 @@ from eventlog.values import (
     Truncation,
     Usage,
 )
-
-__all__ = ["COMMANDS", "Command", "Grower", "commands", "histories"]
 
 Command = tuple[str, int, str]
 """A command: its name, a choice among the possible targets, and a text."""

@@ -8,8 +8,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-__all__ = ["ask", "events"]
-
 BROKEN_OFF = (OSError, IndexError, ValueError, asyncio.IncompleteReadError)
 
 

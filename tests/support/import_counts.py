@@ -1,7 +1,4 @@
-"""Counts of messages, parts, calls and results of a file, independent of the importers.
-
-The counts of a store's events stand beside them, for the tests that compare the two.
-"""
+"""Counts of messages, parts, calls and results of a file, independent of the importers."""
 
 from __future__ import annotations
 
@@ -13,22 +10,6 @@ from typing import Any, NamedTuple, TypeGuard
 from eventlog import Session
 from eventlog import events as ev
 from eventlog.values import INTERRUPTED, Tool
-
-__all__ = [
-    "Counts",
-    "anthropic_counts",
-    "claude_counts",
-    "claude_lines",
-    "codex_counts",
-    "is_array",
-    "is_object",
-    "message_counts",
-    "openai_counts",
-    "recorded",
-    "responses_counts",
-    "stored_counts",
-    "stream_records",
-]
 
 
 class Counts(NamedTuple):

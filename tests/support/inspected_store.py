@@ -13,8 +13,6 @@ from eventlog.values import Limits, Tokens, Usage
 from projections.loop import CallModel, ContextWindow, RunTools
 from projections.window import ContextPolicy, PrunePolicy
 
-__all__ = ["HOSTILE", "LARGE", "hostile", "inspected_store", "long_talk"]
-
 HOSTILE = (
     "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\n\n"
     "[click](javascript:document.title='owned') \x1b[31mred\x07 \u202egnp.exe \x00 <b>bold</b>\n\n"

@@ -15,8 +15,6 @@ from tests.support.missing import tool
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-__all__ = ["browser", "serving"]
-
 
 @contextmanager
 def serving(path: Path, *options: str, opened_by: Path | None = None) -> Generator[str]:

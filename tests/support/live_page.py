@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["GapError", "LivePage", "as_utf16"]
-
 Json = dict[str, Any]
 
 

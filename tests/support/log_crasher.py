@@ -1,9 +1,6 @@
 """A program that kills itself at each fault point of journal I/O and checks what is left.
 
-Started by `tests/eventlog/log/embedded/test_crash.py` in a process of its own, because it forks.
-For every point: a child works on a new store and dies there; then the store is opened again and
-compared with what the child had acknowledged. Usage: `python -m tests.support.log_crasher DIRECTORY
-MODE FIRST STEP`; prints the points it tried, and what went wrong.
+Usage: `python -m tests.support.log_crasher DIRECTORY MODE FIRST STEP`.
 """
 
 from __future__ import annotations
@@ -31,11 +28,7 @@ AT_LAST = LeaseState(99, b"me", 5)
 
 
 class CrashingIO(JournalIO):
-    """Journal I/O that dies at the n-th call.
-
-    Modes: "before" the call; "half" way through a write; "power" after tearing unflushed writes:
-    some of their sectors are as they were, as after a power failure.
-    """
+    """Journal I/O that dies at the n-th call."""
 
     def __init__(self, at: int, mode: str) -> None:
         self._left = at

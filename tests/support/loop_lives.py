@@ -1,9 +1,6 @@
 """Run the documented loop in lives that end at random, until one of them comes to its end.
 
-Started as `python -m tests.support.loop_lives PROGRAM DIRECTORY SEED QUESTION…`, with the server's
-address in the environment. It imports everything once and forks, so that a life costs no imports.
-A life is killed, interrupted (Ctrl-C), stopped by a user in another process, or left alone. Prints
-how each life ended, and then the result, as JSON lines.
+Usage: `python -m tests.support.loop_lives PROGRAM DIRECTORY SEED QUESTION…`.
 """
 
 from __future__ import annotations
@@ -28,8 +25,6 @@ from projections import Transcript
 from projections.reports.audit import audit
 from projections.tokens import counter_named
 from projections.verify.verify import verify
-
-__all__ = ["main"]
 
 NAME = ("loop", "notes")
 MOST_LIVES = 200

@@ -8,8 +8,6 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = ["missing", "tool"]
-
 
 def missing(reason: str) -> NoReturn:
     """Skip the calling test or module; fail it in CI, which installs all that tests need."""

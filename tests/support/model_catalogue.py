@@ -22,8 +22,6 @@ from zipfile import ZipFile
 
 from tests.support.pages import ROOT
 
-__all__ = ["catalogue_of", "main"]
-
 FOLDER = ROOT / "eventlog" / "models"
 LIST = "litellm/model_prices_and_context_window_backup.json"
 PROVIDERS = {

@@ -19,8 +19,6 @@ from typing import Any
 from tests.growth.names import MODULES
 from tests.support.pages import ROOT
 
-__all__ = ["PAGES", "names_page"]
-
 PAGES = {package: ROOT / package / "NAMES.md" for package in ("eventlog", "projections")}
 """The page of each package."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["events_of", "response_of"]
-
 
 def response_of(
     model: object, number: int, pieces: list[str], calls: list[Any], usage: tuple[int, int] | None

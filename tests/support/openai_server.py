@@ -1,12 +1,4 @@
-"""A small OpenAI-compatible server on 127.0.0.1 with scripted answers: chat and Responses.
-
-    with OpenAIServer(Answer("Hello")) as server:
-        openai.OpenAI(base_url=server.url)
-
-It is given answers, used one after another (the last again and again), or a function that answers
-the request's JSON; so a test of a loop can answer by what the messages say. It keeps every request.
-For tests only.
-"""
+"""A small OpenAI-compatible server on 127.0.0.1 with scripted answers: chat and Responses."""
 
 from __future__ import annotations
 
@@ -20,8 +12,6 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from tests.support.openai_responses import events_of, response_of
-
-__all__ = ["Answer", "Asked", "OpenAIServer", "ToolCall"]
 
 
 @dataclass(frozen=True)

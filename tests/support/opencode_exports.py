@@ -9,8 +9,6 @@ from typing import Any
 from eventlog.importers.common.importer import ImportBatch, Report
 from eventlog.importers.opencode.importer import OpenCodeImporter
 
-__all__ = ["events_of_export"]
-
 
 def events_of_export(data: dict[str, Any], report: Report | None = None) -> ImportBatch:
     """Return the whole of a decoded export as one batch."""

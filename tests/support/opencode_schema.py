@@ -1,7 +1,4 @@
-"""OpenCode 1.18's import schemas as types: the members that they demand.
-
-Written anew from reading them. Members beyond these are let through by OpenCode, and here.
-"""
+"""OpenCode 1.18's import schemas as types: the members that they demand."""
 
 from __future__ import annotations
 
@@ -10,8 +7,6 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
-
-__all__ = ["Document", "document_faults"]
 
 Number = int | float
 Object = dict[str, Any]

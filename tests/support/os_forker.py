@@ -1,8 +1,6 @@
 """Fork while another thread is at work, and check that the child does not hang.
 
-Started by `tests/eventlog/test_os_fork.py` in a process of its own: `python -m
-tests.support.os_forker CASE DIRECTORY`. The other thread stands at a given place until the fork has
-happened, or for a moment, where the fork has to wait for it.
+Usage: `python -m tests.support.os_forker CASE DIRECTORY`.
 """
 
 from __future__ import annotations

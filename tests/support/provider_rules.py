@@ -1,7 +1,4 @@
-"""Provider rules for finished requests, written from documentation, not from renderers.
-
-Each function returns a line for each fault; none means that the provider accepts it.
-"""
+"""Provider rules for finished requests, written from documentation, not from renderers."""
 
 from __future__ import annotations
 
@@ -12,16 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, TypeGuard
-
-__all__ = [
-    "anthropic_faults",
-    "is_array",
-    "is_object",
-    "model_message_faults",
-    "repeated",
-    "responses_faults",
-    "unsendable",
-]
 
 Object = dict[str, Any]
 
@@ -69,9 +56,6 @@ def bytes_faults(data: str) -> list[str]:
         return [] if base64.b64decode(data, validate=True) else ["a file without bytes"]
     except binascii.Error:
         return ["data that is not base64"]
-
-
-# -- Anthropic Messages ------------------------------------------------------------------------
 
 
 def anthropic_faults(request: Object, *, whole: bool = True) -> list[str]:
@@ -186,9 +170,6 @@ def _served(content: list[Object]) -> list[str]:
     return [] if calls == results else [f"server tools {calls} are answered by {results}"]
 
 
-# -- OpenAI --------------------------------------------------------------------------------------
-
-
 def responses_faults(request: Object) -> list[str]:
     """Faults of a Responses request."""
     items: list[Object] = request["input"]
@@ -251,8 +232,6 @@ def _item_id(item: Object, before: Object) -> list[str]:
 ITEM_IDS = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_", "web_search_call": "ws_"}
 SENT = re.compile("https?://|data:(image/(png|jpeg|gif|webp)|application/pdf);base64,")
 
-
-# -- AI SDK --------------------------------------------------------------------------------------
 
 PARTS = {
     "user": {"text": {"text"}, "file": {"data", "mediaType"}, "image": {"image"}},

@@ -16,20 +16,6 @@ from projections.window.policy.policy import PrunePolicy
 from projections.window.prune.case import CLEARED_TOKENS
 from projections.window.prune.planner import PLANNERS, PrunePlan, plan_prune
 
-__all__ = [
-    "Letters",
-    "Talk",
-    "conversation",
-    "naive_recency",
-    "parts_of",
-    "plan",
-    "policies",
-    "protected_from",
-    "rooms",
-    "talks",
-    "tools_of",
-]
-
 SHARES = 4, 8
 """The protected part of usable, and the least that is worth pruning."""
 

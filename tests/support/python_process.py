@@ -7,8 +7,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["ROOT", "Program", "printed", "raced"]
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -1,11 +1,6 @@
 """One of several programs that write to the same session at once.
 
-Started by `tests/eventlog/append/test_crash.py`. Usage: `python -m tests.support.race_writer
-DIRECTORY SESSION NAME WAY COUNT`. WAY "version" appends COUNT events, each for the version last
-seen; "lease" streams COUNT messages under the lease; "message" adds COUNT user messages; "id" adds
-COUNT user messages whose ids all programs use; "request" sends COUNT requests whose ids all
-programs use. Prints how many attempts that took, which of the ids it won, or the outcome of each
-request.
+Usage: `python -m tests.support.race_writer DIRECTORY SESSION NAME WAY COUNT`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
 """Run the README's loop in processes that are killed at every point and started anew.
 
-Started by `tests/test_readme_loop.py` as `python -m tests.support.readme_loop_runner PROGRAM
-DIRECTORY`, with the server's address in the environment; prints one JSON object a run. It imports
-everything once and forks, so that a run costs no imports.
-
-A point is: before and after a request, before and after a tool, and behind each sync of the
-journal. A run that is killed at point k was there k - 1 times before.
+Usage: `python -m tests.support.readme_loop_runner PROGRAM DIRECTORY`.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from projections.requests.servers import ANTHROPIC, GEMINI, OTHER, RESPONSES, SERVERS, Rules
 
-__all__ = ["PAGE", "with_table"]
-
 PAGE = Path(__file__).resolve().parents[2] / "projections" / "requests" / "README.md"
 _HEAD = "| sent to | call ids | names | files as bytes | files at addresses | reasoning | system messages | one role twice | user behind results |"
 _ROWS = {

@@ -15,20 +15,6 @@ from eventlog.values import (
     Usage,
 )
 
-__all__ = [
-    "ODD",
-    "USAGE",
-    "apart",
-    "begin",
-    "derived_reads",
-    "exchange",
-    "kinds",
-    "last",
-    "run_together",
-    "said",
-    "started",
-]
-
 ODD = "a\ud800b\U0010ffff\udc80"
 USAGE = Usage(Tokens(10, 5))
 T = TypeVar("T")

@@ -10,8 +10,6 @@ import anthropic
 import httpx2 as httpx
 import openai
 
-__all__ = ["PACKAGES", "asynchronous", "helped", "synchronous"]
-
 PACKAGES = {
     "openai_chat_sse": "openai-chat",
     "openai_responses_sse": "openai-responses",

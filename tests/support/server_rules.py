@@ -9,8 +9,6 @@ from typing import Any, NamedTuple, cast
 
 from tests.support.provider_rules import is_array, is_object, repeated, unsendable
 
-__all__ = ["SERVERS", "chat_faults", "gemini_faults"]
-
 Object = dict[str, Any]
 
 
@@ -118,9 +116,6 @@ def parsed(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return None
-
-
-# -- Gemini --------------------------------------------------------------------------------------
 
 
 def gemini_faults(request: Object) -> list[str]:

@@ -1,8 +1,6 @@
 """A process that appends to sessions of a server's log, and prints what was acknowledged.
 
-`python -m tests.support.server_writer ADDRESS NAME SECONDS`: some threads, a session each. Each
-append has a request id, and is sent again until its outcome is known. A line for each: session,
-number, version.
+Usage: `python -m tests.support.server_writer ADDRESS NAME SECONDS`.
 """
 
 from __future__ import annotations

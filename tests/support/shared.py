@@ -1,7 +1,4 @@
-"""Where recorded sessions lie: a folder `shared` beside the checkout, or EVERDELTA_SHARED.
-
-Tests that need it skip without it, and never skip in CI (`CI=true`).
-"""
+"""Where recorded sessions lie: a folder `shared` beside the checkout, or EVERDELTA_SHARED."""
 
 from __future__ import annotations
 
@@ -9,8 +6,6 @@ import os
 from pathlib import Path
 
 from tests.support.missing import missing
-
-__all__ = ["SHARED", "shared_path"]
 
 SHARED = Path(os.environ.get("EVERDELTA_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 

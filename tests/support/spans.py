@@ -1,8 +1,4 @@
-"""A session without a store: timed events become spans with versions, as from a log.
-
-For tests of projections and importers. Bytes go through the codec, so what a test sees has been
-encoded and decoded.
-"""
+"""A session without a store: timed events become spans with versions, as from a log."""
 
 from __future__ import annotations
 
@@ -17,8 +13,6 @@ from eventlog.history.lineage import History, StreamRange
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.log.commit import Commit
 from eventlog.values import Body, Content
-
-__all__ = ["Recording", "Timed", "bundled"]
 
 Timed = tuple[int, Event]
 

@@ -8,8 +8,6 @@ from eventlog.state.stored import decode_messages, decode_state, encode_state, m
 from eventlog.state.stored_facts import StoredMessages
 from eventlog.state.version_log import Entry
 
-__all__ = ["DictRows"]
-
 
 class DictRows:
     """Stores states of one session, and reads them; what is lost is an error."""

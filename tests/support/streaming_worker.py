@@ -11,8 +11,6 @@ from pathlib import Path
 
 from eventlog.store import open_store
 
-__all__ = ["start"]
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -9,8 +9,6 @@ from eventlog.importers.common.json_lines import is_object
 from projections import ModelView
 from projections.requests.openai import chat_messages
 
-__all__ = ["ToyMapping", "shown"]
-
 
 class ToyMapping:
     """Records of four kinds; any other means nothing."""

@@ -1,11 +1,6 @@
 """A program that kills its own writer of values again and again, and looks at the rest.
 
-Started by `tests/eventlog/session/test_values_crash.py` in a process of its own, because it forks:
-`python -m tests.support.values_killer DIRECTORY MODE SEED KILLS`, as for `crash_writer.py`; a MODE
-that begins with "encrypted " has keys. Before each command the writer notes it in memory shared
-with its parent, and after it that it was acknowledged. At each moment every acknowledged
-command counts, and the last one counts whole or not at all, with the index that is stored and with
-one made anew.
+Usage: `python -m tests.support.values_killer DIRECTORY MODE SEED KILLS`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A loop over a `ContextWindow` with a scripted model.
-
-The model is a function of the request, as the provider's would be, so that a loop that was broken
-off and goes on gets the same answers.
-"""
+"""A loop over a `ContextWindow` with a scripted model."""
 
 from __future__ import annotations
 
@@ -16,22 +12,6 @@ from projections.loop import CallModel, ContextWindow, ModelRequest, RunSubtask,
 from projections.view.neutral import Call, NeutralMessage, Result, Text
 from projections.window import CompactionPolicy, ContextPolicy, PrunePolicy, SummaryRequest
 from projections.window.compaction.template import SECTIONS
-
-__all__ = [
-    "LIMITS",
-    "MODEL",
-    "SMALL",
-    "Loop",
-    "Reply",
-    "asked",
-    "calls",
-    "results",
-    "sections",
-    "summarized",
-    "talk",
-    "texts",
-    "told",
-]
 
 MODEL = Model("test", "m")
 LIMITS = Limits(context=5_000, output=1_000)
@@ -74,10 +54,7 @@ class Loop:
     on_step: Callable[[Step], None] | None = None
 
     def window(self) -> ContextWindow:
-        """Open a window for this loop; environment switches reach it only if given.
-
-        Without limits, given or recorded, the model has none.
-        """
+        """Open a window for this loop; environment switches reach it only if given."""
         options: dict[str, Any] = {"environment": {}, **self.options}
         limits = self.limits or ContextWindow(self.session, environment={}).state.limits or Limits()
         return ContextWindow(self.session, self.policy, model=MODEL, limits=limits, **options)
@@ -138,9 +115,6 @@ def _echo(given: dict[str, Any]) -> str:
     return f"ran {given}"
 
 
-# -- what a request says ---------------------------------------------------------------------------
-
-
 def texts(messages: Sequence[NeutralMessage], role: str = "") -> list[str]:
     """The texts of the messages, of one role if it is given."""
     return [
@@ -172,9 +146,6 @@ def told(messages: Sequence[NeutralMessage]) -> str:
     return "\n".join([*texts(messages), *(result.output for result in results(messages))])
 
 
-# -- summarisers -----------------------------------------------------------------------------------
-
-
 def sections(text: str = "noted") -> str:
     """A summary with a word in each section."""
     return "\n".join(f"{level} {name}\n- {text}" for level, name, _ in SECTIONS)
@@ -183,9 +154,6 @@ def sections(text: str = "noted") -> str:
 def summarized(request: SummaryRequest) -> str:
     """A summariser that says how many messages it got."""
     return sections(f"{len(request.messages)} messages")
-
-
-# -- sessions --------------------------------------------------------------------------------------
 
 
 def talk(session: Session, turns: int, words: int = 300, *, tokens: int | None = None) -> None:

@@ -1,8 +1,4 @@
-"""`kill -9` of streaming writers, 100 times, and several processes on one session.
-
-What is durable survives. Of what was only accepted, at most the last flush interval and one commit
-are lost, and the next owner settles once what the dead owner left open.
-"""
+"""`kill -9` of streaming writers, 100 times, and several processes on one session."""
 
 from __future__ import annotations
 

@@ -38,10 +38,7 @@ engine = places(*ENGINES, ENCRYPTED)
 
 
 def fill(store: Store, sessions: int, scopes: int = 1) -> None:
-    """Begin sessions `s00`, `s01`, … in turn for the scopes `u0`, `u1`, …, two at each time.
-
-    In several partitions, where two at one time have no order, one at each time.
-    """
+    """Begin sessions `s00`, `s01`, … in turn for the scopes `u0`, `u1`, …, two at each time."""
     for number in range(sessions):
         time = 1000 + (number // 2 if store.log.partitions == 1 else number)
         store.create_session(id=f"s{number:02}", scope=f"u{number % scopes}", time=time)

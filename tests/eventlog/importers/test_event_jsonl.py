@@ -63,9 +63,6 @@ def test_reading_an_event_costs_a_few_times_its_json(store: Store) -> None:
     assert reading < 25 * parsing
 
 
-# -- event JSONL: the same events ----------------------------------------------------------------
-
-
 def test_every_parity_export_comes_back_byte_equal(store: Store, other: Store) -> None:
     """Every parity export, written and read again, gives the same canonical events."""
     shared_path("parity")
@@ -268,9 +265,6 @@ def test_writing_and_reading_take_bounded_memory(tmp_path: Path) -> None:
         finally:
             tracemalloc.stop()
         assert other.session(session.id).version == session.version
-
-
-# -- event JSONL: damage -------------------------------------------------------------------------
 
 
 def test_a_newer_file_is_refused(store: Store) -> None:

@@ -100,9 +100,6 @@ def back(data: dict[str, Any]) -> Any:
     return export_of(events, recording.text)
 
 
-# -- recorded exports --------------------------------------------------------------------------
-
-
 @EACH
 def test_every_export_comes_back_exactly(scenario: Scenario) -> None:
     """Every export can be restored from its events, JSON-equal."""
@@ -181,9 +178,6 @@ def test_growing_exports_are_one_session(scenario: Scenario) -> None:
             alone = Recording.of(events_of_export(data))
             state, _ = replay(ModelViewProjection(), alone)
             assert list(fresh.messages) == list(Assembly(state, OPENCODE_1_18, alone.text).view())
-
-
-# -- what is told how --------------------------------------------------------------------------
 
 
 def test_messages_and_parts_are_events() -> None:
@@ -369,9 +363,6 @@ def test_lone_surrogates_and_large_texts_survive() -> None:
     assert back(data) == data
 
 
-# -- the file ----------------------------------------------------------------------------------
-
-
 def test_a_document_that_breaks_off_gives_what_came_before() -> None:
     """An export cut at 64 KiB by a pipe gives the messages before the cut and is reported."""
     messages = [user(f"u{number}", 10 + number, {"type": "text", "text": "x" * 500}) for number in range(200)]
@@ -420,8 +411,6 @@ def test_restoring_from_other_events_is_a_typed_error() -> None:
     with pytest.raises(DamagedError):
         export_of([], recording.text)
 
-
-# -- the parts of it ---------------------------------------------------------------------------
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, -1.5]) | st.text("ab\ud800", max_size=2),

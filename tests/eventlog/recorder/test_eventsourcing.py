@@ -1,8 +1,4 @@
-"""The test cases that ship with `eventsourcing`, run on our persistence module.
-
-`cases` is the wheel's own module; its classes are used through it, so that pytest does not collect
-the originals.
-"""
+"""The test cases that ship with `eventsourcing`, run on our persistence module."""
 
 from __future__ import annotations
 
@@ -284,9 +280,6 @@ class TestProjectionOfDecisions(InEnvironment, projection_cases.TaggedDecisionCo
         "MAPPER_TOPIC": "eventsourcing.dcb.msgpack:MessagePackMapper",
     }
     disk = True
-
-
-# --- an example: a projection that follows our conversations
 
 
 class Chats(Application[str]):

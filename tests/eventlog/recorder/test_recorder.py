@@ -80,8 +80,6 @@ def event(originator: UUID | str, version: int, state: bytes = b"state", topic: 
     return StoredEvent(originator, version, topic, state)
 
 
-# --- the index
-
 NAMES = ["a", "b", str(UUID(int=7)), "d", "e"]
 INSERTS = st.lists(
     st.tuples(
@@ -192,9 +190,6 @@ def test_an_index_of_another_history_is_not_used() -> None:
     assert [one.originator_version for one in fresh.select_events("new")] == list(range(20))
 
 
-# --- concurrency
-
-
 class HurriedLog(MemoryLog):
     """A log in which another append goes in right before the first one."""
 
@@ -290,9 +285,6 @@ def test_a_wait_is_woken(log: Log) -> None:
         interrupt.set()
         with pytest.raises(WaitInterruptedError):
             interrupted.result(10)
-
-
-# --- one store
 
 
 def test_applications_do_not_mix(log: Log) -> None:
@@ -391,9 +383,6 @@ def test_conversations_are_notifications(log: Log) -> None:
             recorder.insert_events([event("one", 10_000)])
 
 
-# --- bytes and errors
-
-
 def test_the_bytes_of_a_batch_are_frozen() -> None:
     """The encoding of format 1 is these bytes, and they are read back."""
     events = [event(UUID(int=1), 0, b"s", "t"), event("x", -1, b"", "t"), event(UUID(int=1), 1 << 40, b"s", "u")]
@@ -460,9 +449,6 @@ def test_wrong_calls_are_programming_errors() -> None:
         made.application_recorder()
     with pytest.raises(ProgrammingError):
         made.aggregate_recorder("a:b")
-
-
-# --- the boundary
 
 
 def test_the_library_is_optional() -> None:

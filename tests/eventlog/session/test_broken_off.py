@@ -83,9 +83,6 @@ def test_a_rollback_behind_a_users_stop_keeps_it(store: Store) -> None:
         assert (turn.state, turn.mine) == ("stopped", False)
 
 
-# -- of an earlier question ------------------------------------------------------------------------
-
-
 def half_answered(session: Session, request: str = "r") -> str:
     """Begin the answer of a question, and break off; return the reply."""
     replies: list[str] = []

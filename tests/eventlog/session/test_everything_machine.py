@@ -1,8 +1,4 @@
-"""Commands of all kinds together, by two stores on one place, against a plain model.
-
-Turns, records, values, names, notes, late results and take-overs are tried alone elsewhere; here
-they meet rollbacks, forks, redactions, forgetting, scrubs and erasures of each other's sessions.
-"""
+"""Commands of all kinds together, by two stores on one place, against a plain model."""
 
 from __future__ import annotations
 
@@ -217,9 +213,7 @@ class Everything(RuleBasedStateMachine):
         self.models: dict[str, Model] = {}
         self.erased: set[str] = set()
         self.behind: dict[str, bool] = {}
-        """Sessions with a parent that forgot a record, and whether handles were opened since.
-
-        The next append of such a handle corrects the total."""
+        """Sessions with a parent that forgot a record, and whether handles were opened since."""
         self.secrets: list[tuple[Said, str]] = []
         """All contents that were ever stored."""
         self.held: Held | None = None

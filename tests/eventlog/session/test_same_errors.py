@@ -1,7 +1,4 @@
-"""Errors of a situation do not depend on where the other caller is.
-
-The other caller is another task, another store or another process.
-"""
+"""Errors of a situation do not depend on where the other caller is."""
 
 from __future__ import annotations
 

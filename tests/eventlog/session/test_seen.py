@@ -61,9 +61,6 @@ def seen_by(session: Session, reply: str) -> int | None:
     return found
 
 
-# -- who has seen what -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("names_view", [True, False], ids=["view=", "no view"])
 @pytest.mark.parametrize("when", ["before the reply", "in the reply"])
 def test_a_question_behind_the_view_waits(engine: Engine, when: str, *, names_view: bool) -> None:
@@ -278,9 +275,6 @@ def test_a_turn_that_took_over_has_seen_what_was_there(engine: Engine) -> None:
     assert state_of(other, turn.message, late) == ["done", "done"]
 
 
-# -- where the history goes on ---------------------------------------------------------------------
-
-
 ASKS = """
 import eventlog, sys
 with eventlog.open(sys.argv[1]) as store:
@@ -392,9 +386,6 @@ def test_a_record_may_say_what_was_seen(engine: Engine) -> None:
     assert state_of(session, first, second) == ["done", "pending"]
 
 
-# -- how a turn ends -------------------------------------------------------------------------------
-
-
 def test_a_promoted_question_waits_for_its_answer(engine: Engine) -> None:
     """A queued question stands where it was promoted: replies before that have not seen it."""
     store = engine.open()
@@ -431,9 +422,6 @@ def test_an_undone_compaction_leaves_what_was_answered(engine: Engine) -> None:
         session.context.undo_compaction()
         state = session.reader.state()
         assert (state.now(state.messages[added].changes) == "removed") is not seen
-
-
-# -- the order of the view -------------------------------------------------------------------------
 
 
 def test_a_question_stands_behind_the_replies_that_had_not_seen_it(engine: Engine) -> None:

@@ -1,9 +1,4 @@
-"""Random commands by two stores on one place against a model of plain lists.
-
-The model predicts every event exactly: streamed events, accepted and uncommitted events, what a
-lease taker settles, what a rollback, redo or fork makes of the history, and which commands are
-refused. It shares no code with the engine.
-"""
+"""Random commands by two stores on one place against a model of plain lists."""
 
 from __future__ import annotations
 

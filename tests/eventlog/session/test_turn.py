@@ -387,9 +387,6 @@ def test_a_failed_call_is_made_again_in_the_same_reply(store: Store) -> None:
     assert turn.answer == (reply.id,)
 
 
-# -- without a text --------------------------------------------------------------------------------
-
-
 def test_a_turn_without_a_text_is_the_question_that_waits(engine: Engine) -> None:
     """A program that did not ask goes on with the newest question, and the half answer goes."""
     session = engine.open().create_session(id="s")

@@ -17,8 +17,6 @@ from projections.cli.registry import GROUPS, load
 from projections.cli.words import STORE
 from tests.support.cli_runner import ROOT, SCHEMAS
 
-__all__ = ["PAGE", "with_generated_parts"]
-
 PAGE: Path = ROOT / "projections" / "cli" / "README.md"
 _PART = re.compile(r"(<!-- generated: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -18,10 +18,7 @@ from projections.cli.exits import Exit
 from tests.support.cli_runner import STREAM, Answer, Cli, on_terminal
 
 EVIL = "x\x1b]0;y\x07\x1b[2J\x9b31m\x85\u2028\u2029\u202e\u2066\u200f\u061c\r\n\tforged line\x0b\x0c\x7fz"
-"""Everything that a terminal, or a reader of lines, might obey.
-
-But for NUL, which no argument of a program may have.
-"""
+"""Everything that a terminal, or a reader of lines, might obey."""
 PLAIN = "x forged line z"
 HARM = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f]")
 OWN = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]|\r\n?")

@@ -47,9 +47,6 @@ def version_of(path: Path) -> int:
         return store.session("talk").version
 
 
-# -- prune and undo ----------------------------------------------------------------------------
-
-
 def test_prune_and_undo(cli: Cli, talked: Path) -> None:
     """A dry run lists what a prune then clears; the undo returns the view byte for byte."""
     before = digest_of_view(talked, "talk")
@@ -130,9 +127,6 @@ def test_undo_goes_back_step_by_step(cli: Cli, talked: Path) -> None:
     assert version_of(talked) == version
 
 
-# -- compact -----------------------------------------------------------------------------------
-
-
 def test_compact_offline_and_undo(cli: Cli, talked: Path) -> None:
     """The digest writes the summary; the undo returns the view."""
     before = digest_of_view(talked, "talk")
@@ -180,8 +174,6 @@ def test_a_wrong_call_writes_nothing(cli: Cli, talked: Path, options: list[str],
     assert words in answer.err
     assert version_of(talked) == version
 
-
-# -- refused -----------------------------------------------------------------------------------
 
 COMMANDS = [["prune", "talk"], ["compact", "talk"], ["undo", "talk"]]
 
@@ -255,9 +247,6 @@ def test_what_a_dead_owner_left_is_settled_first(cli: Cli, talked: Path) -> None
     done = cli("compact", "talk", "--json").json
     assert (done["completed"], done["covered"] > found["compaction"]["messages"]) == (True, True)
     assert kinds_since(talked, version)[0] == "ToolFailed"
-
-
-# -- recorded ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -47,10 +47,7 @@ def test_verify_after_rollbacks_and_forks(cli: Cli, store: Path) -> None:
 
 @pytest.mark.promise(12)
 def test_verify_finds_damage(cli: Cli, store: Path) -> None:
-    """A changed byte in the events ends with exit code 1 and names the sessions.
-
-    Those are the ones of the same block: what another process has added later can still be read.
-    """
+    """A changed byte in the events ends with exit code 1 and names the sessions."""
     with eventlog.open(store) as opened:
         opened.create_session(id="ses_c3")
     with lmdb.open(str(store / "lmdb"), max_dbs=32) as environment:

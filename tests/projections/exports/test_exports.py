@@ -48,9 +48,6 @@ def other() -> Iterator[Store]:
         yield opened
 
 
-# -- OpenCode's JSON -----------------------------------------------------------------------------
-
-
 def test_every_parity_export_is_given_back() -> None:
     """An unchanged import from OpenCode is exported JSON-equal, for every recorded export."""
     shared_path("parity")
@@ -220,9 +217,6 @@ def test_foreign_values_are_brought_into_opencodes_form(store: Store) -> None:
     assert document["messages"][1]["info"]["error"]["data"]["message"].startswith("odd")
     assert document["messages"][1]["parts"][2]["text"] == "thought"
     assert document["messages"][0]["info"]["tools"] == {"a": True}
-
-
-# -- Markdown ------------------------------------------------------------------------------------
 
 
 def test_markdown_says_all_that_was_said(store: Store) -> None:

@@ -97,9 +97,6 @@ def until(
     return answer
 
 
-# -- a turn ----------------------------------------------------------------------------------------
-
-
 def test_a_turn_calls_tools_and_ends(engine: Engine) -> None:
     """The model is called, its tools run, it is called again, and the loop stops."""
 
@@ -185,9 +182,6 @@ def test_a_reply_needs_the_lease_and_one_at_a_time(session: Session) -> None:
     assert stopped(ContextWindow(session, environment={}).next_step()) == "aborted"
 
 
-# -- prune -----------------------------------------------------------------------------------------
-
-
 def test_old_results_are_pruned_inside_a_loop(session: Session) -> None:
     """Inside a loop all but the newest two steps may be pruned, and the next request shows it."""
     policy = ContextPolicy(truncation=TruncationPolicy(enabled=False))
@@ -225,9 +219,6 @@ def test_old_results_are_pruned_after_a_loop(session: Session) -> None:
     assert ModelView.of(session).digest == before
     with pytest.raises(RefusedError):
         window.undo()
-
-
-# -- compaction ------------------------------------------------------------------------------------
 
 
 def test_a_full_window_is_compacted_with_a_tail_and_the_loop_goes_on(session: Session) -> None:
@@ -448,9 +439,6 @@ def test_a_prompt_that_alone_fills_the_window_is_reported(session: Session) -> N
         raise step.error()
 
 
-# -- switches --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("switch", ["policy", "environment"])
 def test_auto_off_is_obeyed_everywhere(session: Session, switch: str) -> None:
     """With `auto=False`, in policy or environment, nothing compacts by itself."""
@@ -499,8 +487,6 @@ def test_the_switches_are_read_from_the_environment(session: Session, monkeypatc
     assert ContextWindow(session, environment={}).state.policy == SMALL
 
 
-# -- a refused request -----------------------------------------------------------------------------
-
 PNG = "data:image/png;base64,iVBORw0KGgo="
 
 
@@ -546,9 +532,6 @@ def test_without_anything_before_it_a_refused_message_is_not_made_again(session:
     assert said[0] == QUESTION
     assert said[-1] == f"{REMOVED}\n\n{CONTINUE}"
     assert "what is this" not in said
-
-
-# -- going on --------------------------------------------------------------------------------------
 
 
 def test_a_hook_may_keep_the_loop_from_going_on(session: Session) -> None:
@@ -605,9 +588,6 @@ def test_messages_that_arrive_in_a_turn_can_be_wrapped_as_reminders(session: Ses
     assert ModelView.of(session, started.view_version, options).digest == started.view_digest
 
 
-# -- limits ----------------------------------------------------------------------------------------
-
-
 def test_the_last_step_of_a_turn_is_told_so_and_no_other_follows(session: Session) -> None:
     """A step limit is enforced, also across compactions."""
     policy = msgspec.structs.replace(SMALL, loop=LoopPolicy(max_steps=14))
@@ -625,9 +605,6 @@ def test_the_last_step_of_a_turn_is_told_so_and_no_other_follows(session: Sessio
     session.user("more")
     assert stopped(loop.run()) == "max-steps"
     assert len(loop.requests) == 28
-
-
-# -- messages that arrive --------------------------------------------------------------------------
 
 
 def test_a_queued_message_waits_unseen_and_is_promoted_after_the_turn(session: Session) -> None:
@@ -672,9 +649,6 @@ def test_a_queued_message_waits_unseen_and_is_promoted_after_the_turn(session: S
         "queued two",
         "to queued two",
     ]
-
-
-# -- subtasks --------------------------------------------------------------------------------------
 
 
 def test_subtasks_run_in_sub_sessions_before_the_model_is_called(engine: Engine) -> None:
@@ -738,9 +712,6 @@ def test_a_subtask_that_a_crash_broke_off_goes_on_in_the_same_sub_session(engine
     assert seen[0] == seen[1]
     with suppress(FencedError):
         store.close()
-
-
-# -- interrupts and crashes ------------------------------------------------------------------------
 
 
 def test_an_interrupt_from_another_handle_stops_the_loop(engine: Engine) -> None:
@@ -938,9 +909,6 @@ def test_an_error_of_the_loop_itself_is_recorded_and_stops(session: Session) -> 
     with pytest.raises(OSError, match="network"):
         loop.run()
     assert loop.run() == Stop("failed", MessageError("unknown", "OSError"))
-
-
-# -- hooks and the system prompt -------------------------------------------------------------------
 
 
 def test_hooks_that_change_nothing_leave_no_patch(session: Session) -> None:

@@ -1,7 +1,4 @@
-"""No state of window, summariser and policy ends a conversation.
-
-A loop answers, or names an action of the user after which the next question is answered.
-"""
+"""No state of window, summariser and policy ends a conversation."""
 
 from __future__ import annotations
 

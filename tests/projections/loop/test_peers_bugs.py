@@ -46,9 +46,6 @@ def window(session: Session, summarizer: Callable[[SummaryRequest], Any] = summa
     return ContextWindow(session, SMALL, model=MODEL, limits=LIMITS, summarizer=summarizer, environment={}, **options)
 
 
-# -- of other engines ------------------------------------------------------------------------------
-
-
 def test_codex_32851_rolling_back_a_turn_that_compacted(session: Session) -> None:
     """Codex #32851: a rolled-back turn with a compaction in it leaves nothing in requests."""
     talk(session, 14)

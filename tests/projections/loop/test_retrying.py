@@ -276,9 +276,6 @@ def test_a_call_of_an_unknown_form_has_a_name_and_an_id(session: Session) -> Non
     assert [part.call for part in parts if isinstance(part, Call)] == ["call_0", "call_1"]
 
 
-# -- refusals --------------------------------------------------------------------------------------
-
-
 class RefusedByProviderError(Exception):
     """A refusal of a client, with a status and perhaps a code."""
 

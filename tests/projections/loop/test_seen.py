@@ -120,9 +120,6 @@ def test_every_reply_of_a_window_says_what_it_has_seen(store: Store) -> None:
     )
 
 
-# -- compaction ------------------------------------------------------------------------------------
-
-
 def some_turns(session: Session) -> None:
     """Some turns that a compaction may cover."""
     for number in range(4):
@@ -205,9 +202,6 @@ def test_a_covered_question_is_not_withdrawn(store: Store) -> None:
     assert [outcome_of(session.reader, name).state for name in (covered, again)] == ["done", "done"]
     assert window_of(session).next_step() == Stop("finished")
     assert store.unfinished() == []
-
-
-# -- the answer of a task's turn -------------------------------------------------------------------
 
 
 def test_a_task_whose_work_returns_nothing_has_the_answer_of_its_turn(store: Store) -> None:

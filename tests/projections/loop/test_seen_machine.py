@@ -1,8 +1,4 @@
-"""Questions of two writers against one loop: the set of messages in each request decides.
-
-The model is one line: which questions each request had, as the fake provider got it. A question is
-done only if a finished reply's request had it, and at the end each is done or listed.
-"""
+"""Questions of two writers against one loop: the set of messages in each request decides."""
 
 from __future__ import annotations
 

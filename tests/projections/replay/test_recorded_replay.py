@@ -34,10 +34,7 @@ SOURCES = sorted(
     ]
 )
 WHOLE = 500
-"""Most versions at which a session is compared; longer ones are thinned by `THIN`.
-
-Sessions up to this many versions are compared at every version.
-"""
+"""Most versions at which a session is compared; longer ones are thinned by `THIN`."""
 THIN = 8
 GROUPS = 24
 

@@ -23,9 +23,6 @@ from tests.support.provider_rules import anthropic_faults
 PICTURE = "data:image/png;base64,AAAA"
 
 
-# -- one rule at a time --------------------------------------------------------------------------
-
-
 def user(*parts: NeutralPart) -> NeutralMessage:
     """A user message."""
     return NeutralMessage("user", parts, "u")

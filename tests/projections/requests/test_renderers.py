@@ -1,8 +1,4 @@
-"""The renderers' requests fit the providers' own types and rules.
-
-Checked on every recorded session that can be imported, at several versions and with several
-options, and on random histories.
-"""
+"""The renderers' requests fit the providers' own types and rules."""
 
 from __future__ import annotations
 
@@ -35,9 +31,6 @@ OPTIONS = (
     RenderOptions(model=Model("anthropic", "claude-other"), capabilities=("text",), tool_output_limit=100),
     RenderOptions(strip_media=True, media_in_results=False, max_steps="Stop now. ", reminder=True),
 )
-
-
-# -- recorded sessions -------------------------------------------------------------------------
 
 
 def files(folder: Path) -> Iterator[Path]:

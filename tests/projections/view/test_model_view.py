@@ -98,9 +98,6 @@ def called(part: str, *, message: str = "a", call: str = "c1", executed: bool = 
     return [ev.PartStarted(message, part, Tool(call, "bash", executed)), ev.ToolRunning(part, '{"x":1}')]
 
 
-# -- the fold --------------------------------------------------------------------------------
-
-
 @QUICK
 @given(histories())
 def test_runs_of_deltas_fold_like_single_deltas(items: list[Timed]) -> None:
@@ -132,9 +129,6 @@ def test_unknown_events_are_errors() -> None:
 
     with pytest.raises(UnknownEventError):
         apply.apply(Conversation(whole=True), Strange(), 1, 1)  # type: ignore[arg-type]  # that it is none is the point
-
-
-# -- live ------------------------------------------------------------------------------------
 
 
 @QUICK
@@ -229,9 +223,6 @@ def test_a_delta_renders_its_own_part_only() -> None:
     assert max(counts[0]) <= 2
 
 
-# -- invariants ------------------------------------------------------------------------------
-
-
 SIGNED: list[Timed] = [
     (1, ev.SessionStarted()),
     (2, ev.UserMessageAdded("u")),
@@ -277,9 +268,6 @@ def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None
     assert list(view_of(recording)) == before
 
 
-# -- going back ------------------------------------------------------------------------------
-
-
 def compacted(name: str, text: str, *, tail: str | None = None, through: str | None = None) -> list[ev.Event]:
     """A completed compaction."""
     marker, summary = f"{name}.m", f"{name}.s"
@@ -321,9 +309,6 @@ def test_restoring_a_pruned_result_gives_the_view_back() -> None:
     pruned = said(*start, ev.Pruned(("p",)))
     assert pruned[-1] == {"role": "tool", "tool_call_id": "c1", "content": "[Old tool result content cleared]"}
     assert said(*start, ev.Pruned(("p",)), ev.Restored(("p",))) == before
-
-
-# -- what is sent of a message -----------------------------------------------------------------
 
 
 def test_user_parts() -> None:
@@ -437,9 +422,6 @@ def test_empty_text_is_the_preset_s_only() -> None:
     events = [*asked("u", "q"), ev.AssistantMessageStarted("a"), ev.PartStarted("a", "t", Text())]
     assert texts(said(*events)) == ["q"]
     assert texts(said(*events, options=OPENCODE_1_18)) == ["q", ""]
-
-
-# -- options -----------------------------------------------------------------------------------
 
 
 def test_media_options() -> None:
@@ -581,9 +563,6 @@ def test_presets_by_name() -> None:
     assert preset("opencode-1.18") == OPENCODE_1_18
     with pytest.raises(NotFoundError):
         preset("opencode-9")
-
-
-# -- with a store ------------------------------------------------------------------------------
 
 
 def test_view_of_a_session(store: eventlog.Store) -> None:

@@ -23,10 +23,7 @@ SCENARIOS = scenarios()
 
 HEAD_IS_KEPT = "OpenCode loses the head to a failed summary; a failed compaction hides nothing here"
 DEVIATIONS = {("compact-fail", name): HEAD_IS_KEPT for name in ("03-02", "04-01", "05-01", "06-02", "07-01")}
-"""Closed list of pairs where OpenCode is wrong, with the reason.
-
-Anything else is a defect.
-"""
+"""Closed list of pairs where OpenCode is wrong, with the reason."""
 
 STORED_NOWHERE = (
     "<system-reminder>\n# Plan Mode",

@@ -120,9 +120,6 @@ def test_nothing_is_pruned_while_a_loop_goes_on(name: str) -> None:
     assert OPENCODE_POLICY.prune.steps is None
 
 
-# -- overflow ------------------------------------------------------------------------------------
-
-
 def newest(pair: Pair, role: str, **having: bool) -> dict[str, Any] | None:
     """The newest stored message of a role, with or without a finish."""
     for message in reversed(pair.state["messages"]):

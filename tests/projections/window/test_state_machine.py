@@ -1,8 +1,4 @@
-"""Random commands: the view from any checkpoint, live, and by a model of our own.
-
-The oracle (`Expected`) reads the effective events and says which messages are in the view and in
-which order. It knows no checkpoint, lets nothing go, and shares no code with the fold.
-"""
+"""Random commands: the view from any checkpoint, live, and by a model of our own."""
 
 from __future__ import annotations
 
@@ -61,11 +57,7 @@ KEPT: list[tuple[ContextPolicy | None, RenderOptions | None]] = [
     (STOPPING, RenderOptions(reminder=True, constraints=Constraints(alternate=True))),
     (None, None),
 ]
-"""Policies and options of windows that are kept from command to command.
-
-The second also shows older compactions, the third reminds of what was queued and joins user
-messages, the fourth goes by what is recorded.
-"""
+"""Policies and options of windows that are kept from command to command."""
 SETTINGS: list[tuple[str | None, Limits | None, ContextPolicy | None]] = [
     ("gpt-4", Limits(context=100_000, output=4_000), None),
     ("claude-sonnet-4", None, OPENCODE),
@@ -178,10 +170,7 @@ class Expected:
         return first + [message.id for message in rest]
 
     def newest_real(self) -> str | None:
-        """The newest message that the user wrote and that does not wait.
-
-        None if it was removed, or says nothing, as after a fork inside an append.
-        """
+        """The newest message that the user wrote and that does not wait."""
         found = [seen for seen in self.messages.values() if seen.real and not seen.waiting]
         newest = max(found, key=lambda seen: seen.place, default=None)
         return None if newest is None or newest.removed or not newest.says else newest.id
@@ -332,10 +321,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def remove(self, pick: int) -> None:
-        """A message of the view is removed.
-
-        A compaction's own message takes the compaction with it.
-        """
+        """A message of the view is removed."""
         shown = [
             name for name in Expected(self.session).visible() if name not in self.session.reader.state().open_messages()
         ]
@@ -550,10 +536,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(picks=st.lists(PICKS, min_size=1, max_size=3), undoes=st.integers(0, 3), by_window=st.booleans())
     def rollback(self, picks: list[int], undoes: int, by_window: bool) -> None:
-        """Back to any version, whose view it is then, on to versions that are hidden by then.
-
-        And forth again, to the same bytes.
-        """
+        """Back to any version, whose view it is then, on to versions that are hidden by then."""
         if self.session.reader.state().open_messages():
             with pytest.raises(RefusedError):
                 self.session.rollback(1)

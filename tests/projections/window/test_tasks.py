@@ -161,9 +161,6 @@ def children(store: Store, parent: str) -> list[str]:
     return [info.id for info in store.sessions(parent=parent)]
 
 
-# -- the schema ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("form", ["chat", "responses", "anthropic"])
 def test_the_tool_has_a_schema_in_each_form(form: Any) -> None:
     """The schema is valid in every provider's form, and takes what the tool reads."""
@@ -185,9 +182,6 @@ def test_a_schema_of_another_form_is_refused() -> None:
         task_tool("ollama")  # type: ignore[arg-type]
     with pytest.raises(CallError, match="mapping"):
         task_tool("chat", ["reader"])  # type: ignore[arg-type]
-
-
-# -- work ------------------------------------------------------------------------------------------
 
 
 @both
@@ -312,9 +306,6 @@ def test_calls_outside_a_step_are_refused(store: Store) -> None:
         window.run_task(PendingCall("nothing", "c", "task", "{}", running=False), lambda _: "")
     with window, pytest.raises(RefusedError, match="no reply is open"):
         window.finish()
-
-
-# -- after a crash ---------------------------------------------------------------------------------
 
 
 @dataclass
@@ -595,9 +586,6 @@ def test_work_that_another_process_still_does_is_waited_for(engine: Engine, why:
     assert work(engine.open().session("main")).startswith("The reader says")
 
 
-# -- stops -----------------------------------------------------------------------------------------
-
-
 @both
 def test_a_stop_reaches_the_sub_session_that_streams(engine: Engine, why: str) -> None:
     """An interrupt of the main session ends the answer of a nested task, and all three turns."""
@@ -776,9 +764,6 @@ def test_a_task_that_is_left_is_settled(tmp_path: Path, left: str, kills: bool, 
             Work(counting)(store.session(child))
 
 
-# -- beside subtasks -------------------------------------------------------------------------------
-
-
 def test_a_call_is_not_counted_as_a_subtask(store: Store) -> None:
     """A subtask that a user adds while a task runs is carried out after it."""
     main = ask(store.create_session(id="main"))
@@ -835,9 +820,6 @@ def test_a_subtask_that_lost_its_connection_goes_on_in_the_same_window(store: St
         assert isinstance(window.next_step(), CallModel)
     assert children(store, "main") == [child.id]
     assert [how for how, _ in calls_of(main)] == ["interrupted", "completed"]
-
-
-# -- what is left of it ----------------------------------------------------------------------------
 
 
 def test_an_agent_that_is_not_offered_is_refused(store: Store) -> None:

@@ -6,8 +6,6 @@ import shutil
 import time
 from pathlib import Path
 
-__all__ = ["copied_as_left"]
-
 
 def copied_as_left(original: Path, copy: Path) -> None:
     """Copy the store; again if its fold worker changed a file meanwhile."""

@@ -1,9 +1,4 @@
-"""An agent on one session: it streams, calls tools, compacts, and resumes after a break.
-
-Its model answers from the request alone, so it gives the same answer to the same view. The agent
-reports as durable the head of the store: the root of the hash tree over everything committed, which
-says more than any list of events.
-"""
+"""An agent on one session: it streams, calls tools, compacts, and resumes after a break."""
 
 from __future__ import annotations
 
@@ -24,8 +19,6 @@ from projections.loop import CallModel, ContextWindow, ModelRequest, Step
 from projections.verify.verify import verify
 from projections.window import CompactionPolicy, ContextPolicy, PrunePolicy
 from tests.support.window_loop import Loop, Reply, asked, results
-
-__all__ = ["LIMITS", "SESSION", "finished", "open_agent", "sound", "turn"]
 
 SESSION = "session"
 LIMITS = Limits(context=2_600, output=600)
@@ -110,11 +103,7 @@ def turn(
 
 
 def sound(store: Store, kept: StoreHead | None) -> int:
-    """Fail unless the old head is the beginning of today's history and replay equals live.
-
-    Every event is read and hashed again, every checkpoint compared with a replay, and the view's
-    state from the first event with that from a checkpoint. Returns how many events there are.
-    """
+    """Fail unless the old head is the beginning of today's history and replay equals live."""
     report = verify(store, against=kept, deep=True)
     assert report.sound, report
     assert store.log.check() == []
@@ -122,10 +111,7 @@ def sound(store: Store, kept: StoreHead | None) -> int:
 
 
 def finished(session: Session, turns: int, *, failed: int = 0) -> Counter[str]:
-    """Fail unless each question was answered once and each compaction ended; count the ends.
-
-    Up to `failed` answers may have been broken off by an error that the program reported.
-    """
+    """Fail unless each question was answered once and each compaction ended; count the ends."""
     asked: list[str] = []
     answers = broken_off = 0
     running: set[str] = set()

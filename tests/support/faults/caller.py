@@ -13,8 +13,6 @@ from eventlog.log.contract import Log
 from eventlog.open_log import open_log
 from tests.support.faults.planned_appends import OPTIONS, compare, settle
 
-__all__ = ["Caller"]
-
 
 class Caller:
     """One store through one fault until the plan is in; `heal` ends the fault."""

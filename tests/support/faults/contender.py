@@ -1,10 +1,6 @@
 """A process whose threads contend for versions and leases and record calls and outcomes.
 
-Started by `tests/faults/test_concurrency.py`, which kills it, stops it for a while, and checks what
-all of them recorded. Usage: `python -m tests.support.faults.contender STORE KEYS RECORD NAME
-THREADS SECONDS SEED`, KEYS is "" for a store that is not encrypted. A call is recorded before it is
-made, and again with its outcome when it has returned, so that a call that never returned is known,
-too.
+Usage: `python -m tests.support.faults.contender STORE KEYS RECORD NAME THREADS SECONDS SEED`.
 """
 
 from __future__ import annotations
@@ -25,8 +21,6 @@ from eventlog.log.commit import Append, LeaseState
 from eventlog.log.contract import Log
 from eventlog.open_log import open_log
 from tests.support.faults.linearizability import NEVER, Operation
-
-__all__ = ["OPTIONS", "SESSIONS", "read_record"]
 
 SESSIONS = ("s0", "s1", "s2")
 OPTIONS: dict[str, Any] = {

@@ -1,11 +1,6 @@
 """A program that kills an agent at every kind of work, checks the store, and resumes it.
 
-Started by `tests/faults/test_agent_crash.py` in a process of its own, because it forks. An agent
-kills itself at the n-th thing it asks of the disk after it has begun some work: the journal's calls
-(before them or half way through a write), the beginning and the end of LMDB's transactions, the
-saving of a checkpoint, the growth of LMDB's map. Usage: `python -m tests.support.faults.crash_agent
-DIRECTORY SEED KILLS KIND WORK…`, KIND one of `encrypted_stores.SAID`; prints what was killed where,
-as JSON.
+Usage: `python -m tests.support.faults.crash_agent DIRECTORY SEED KILLS KIND WORK…`.
 """
 
 from __future__ import annotations
@@ -41,8 +36,6 @@ from tests.support.faults.agent import finished, open_agent, sound, turn
 from tests.support.faults.encrypted_stores import has_keys, is_large, keep_keys, keys_of
 from tests.support.faults.large_stores import WEIGHT, fill
 from tests.support.faults.planned_appends import probe_here
-
-__all__ = ["WORK"]
 
 OPTIONS: dict[str, Any] = {"journal_bytes": 32 << 10, "fold_bytes": 24 << 10, "map_bytes": 96 << 10}
 """Folds every few turns, and a map that begins too small for them."""

@@ -1,11 +1,4 @@
-"""Possible disk contents after a power failure, from a process's traced system calls.
-
-The calls (`tracing.py`) include LMDB's own. The failure comes after some number of calls. What was
-flushed is there: a file's bytes by a flush of the file, or by a write that is synced, a name by a
-flush of its directory. Of the other writes any may be there, whole or some of their sectors; of the
-other changes of names a beginning, for file systems keep those in order. Where nothing was written
-there are zeros. A watermark is mapped memory that is never flushed: it is as it was at some moment.
-"""
+"""Possible disk contents after a power failure, from a process's traced system calls."""
 
 from __future__ import annotations
 
@@ -16,8 +9,6 @@ from typing import NamedTuple
 
 from tests.support.faults.images import pieces
 from tests.support.faults.tracing import CHANGES, Call
-
-__all__ = ["Recorder"]
 
 
 class _Write(NamedTuple):

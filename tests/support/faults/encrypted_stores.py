@@ -1,8 +1,4 @@
-"""Kinds of stores that faults are tried on: encrypted, large, and what their keys open.
-
-An encrypted place has the key file `s.keys`, which the faults reach as they do the store, and
-`kept`: a copy of that file from before anything was erased, held outside the store.
-"""
+"""Kinds of stores that faults are tried on: encrypted, large, and what their keys open."""
 
 from __future__ import annotations
 
@@ -18,21 +14,6 @@ from eventlog.encryption.key_ring import KeyRing
 from eventlog.encryption.log import EncryptedLog
 from tests.faults.tally import SLOW
 from tests.support.file_search import holds
-
-__all__ = [
-    "KEPT",
-    "KINDS",
-    "SAID",
-    "SIZED",
-    "forgotten",
-    "has_keys",
-    "is_large",
-    "is_said",
-    "keep_keys",
-    "keys_for",
-    "keys_of",
-    "said_of",
-]
 
 KINDS = ("plain", "encrypted")
 """The kinds of stores that faults are tried on."""

@@ -1,8 +1,4 @@
-"""Journal I/O that fails at a chosen call, once or until it is healed.
-
-It replaces `JournalIO`, below everything the journal does. The points that a fold reaches are in
-LMDB's transaction: there LMDB's own error for the fault is raised, as if LMDB had met it.
-"""
+"""Journal I/O that fails at a chosen call, once or until it is healed."""
 
 from __future__ import annotations
 
@@ -17,8 +13,6 @@ from eventlog.log.embedded.filesystem import JournalIO
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = ["FAULTS", "FailingIO"]
 
 FAULTS = ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "short", "late")
 """System errors; `short`: half a read or write; `late`: an error after the call."""

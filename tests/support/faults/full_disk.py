@@ -1,10 +1,6 @@
 """A program whose LMDB file cannot grow, refused at every size in turn.
 
-Started by `tests/faults/test_full_disk.py`. The system refuses to make any file longer than a
-limit, which is raised from run to run by a page; so every write with which LMDB's file grows is
-refused in its turn, in the middle of its commit. The journal's files stay below the limit. Usage:
-`python -m tests.support.faults.full_disk DIRECTORY FIRST STEP`; prints how many limits were tried
-and which errors came up.
+Usage: `python -m tests.support.faults.full_disk DIRECTORY FIRST STEP`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Feeds any bytes to every reader of outside bytes and allows typed errors only.
-
-Each function takes any bytes and fails where an error is not one of those that the interface names.
-Used by the tests of Hypothesis and by the coverage-guided fuzzer (`tests/faults/fuzz.py`), which
-share what they find.
-"""
+"""Feeds any bytes to every reader of outside bytes and allows typed errors only."""
 
 from __future__ import annotations
 
@@ -42,8 +37,6 @@ from projections.cli.app import run
 from projections.cli.exits import Exit
 from tests.support.cli_runner import COMMANDS
 from tests.support.stored_rows import DictRows
-
-__all__ = ["TARGETS", "corpus"]
 
 NAMES = sorted(FORMATS)
 

@@ -1,11 +1,4 @@
-"""Possible disk contents after a power failure, built from a recording.
-
-The failure comes after some number of calls. What was flushed is there. Of the writes to a file
-since its last flush any may be there, whole or some of their sectors; of the changes of names since
-the directory's last flush, any. The watermark is as it was at some moment up to then, or empty.
-LMDB's file is as its newest finished transaction left it, or, while one is being committed, has any
-of the new pages as well, torn or whole, under the old meta pages.
-"""
+"""Possible disk contents after a power failure, built from a recording."""
 
 from __future__ import annotations
 
@@ -15,8 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.support.faults.recording import Acknowledged, Call, Recording
-
-__all__ = ["HOW", "Image", "image_of", "pieces"]
 
 SECTOR = 512
 PAGE = 4096

@@ -10,8 +10,6 @@ from eventlog.open_log import open_log
 from eventlog.session.session import Session
 from eventlog.store import Store
 
-__all__ = ["WEIGHT", "fill", "lmdb_bytes", "weigh_down"]
-
 WEIGHT = 200_000_000
 """Bytes of a large store in the long form."""
 _PIECE = 192 << 10

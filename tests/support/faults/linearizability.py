@@ -1,18 +1,4 @@
-"""Check linearizability: many writers' view of a session must be possible in sequence.
-
-A history holds every call with the time before it was made and the time after it returned, and its
-outcome. The history is sound when each call can be given one moment between those two at which it
-took effect, such that all outcomes are those of one log that does one thing at a time: an append is
-given the next versions, or is refused because the version is another one, or because the epoch is
-over; a lease is replaced if it is still the named one.
-
-In general that is a search. Here it is not: versions say in which order appends took effect, and
-epochs in which order leases did. So the check compares those orders with the times, and each
-outcome with the moments of its call. A call of unknown outcome (a killed process) may have taken
-effect or not: the log says which.
-
-Pure; knows no log.
-"""
+"""Check linearizability: many writers' view of a session must be possible in sequence."""
 
 from __future__ import annotations
 
@@ -23,24 +9,12 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Entry", "Operation", "faults"]
-
 NEVER = 1 << 62
 """The return time of a call that never returned."""
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One call on one session: its times (nanoseconds of one clock), its caller, its outcome.
-
-    `kind` "append" asks for `count` versions, under the condition that the version is `expected`
-    (None: no condition) and, if `epoch` is not 0, that the lease's epoch is that; one that `takes`
-    the lease asks for it to be of `epoch` if it is of the one before, and appends under it. "lease"
-    asks for the lease to be of `epoch` if it is of the one before. "read" asks for the version.
-
-    `outcome`: "done" (an append: `first` is its first version; a read: the version is `first`),
-    "conflict" (the version was `first`), "fenced" (the epoch was `first`), "lost" (a lease: it was
-    another one), "unknown".
-    """
+    """One call on one session: its times (nanoseconds of one clock), its caller, its outcome."""
 
     name: str
     """A unique name, which the call's append contains."""
@@ -67,10 +41,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def faults(session: str, operations: Iterable[Operation], log: Sequence[Entry]) -> list[str]:
-    """List every way in which a session's history is not sequential; empty if it is sound.
-
-    `log` is what the session holds in the end, in its order.
-    """
+    """List every way in which a session's history is not sequential; empty if it is sound."""
     own = [operation for operation in operations if operation.session == session]
     by_name = {operation.name: operation for operation in own}
     found = [f"the name {name} was used twice" for name, times in Counter(one.name for one in own).items() if times > 1]

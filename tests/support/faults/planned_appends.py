@@ -1,9 +1,4 @@
-"""Comparison of a log with the appends that were planned for it.
-
-The appends, over a few sessions, small and large, with bodies and request ids, are those of
-`tests/support/log_crasher.py`; they are submitted in their order, so the log is at any moment a
-prefix of the plan.
-"""
+"""Comparison of a log with the appends that were planned for it."""
 
 from __future__ import annotations
 

@@ -1,14 +1,4 @@
-"""Record a store's disk calls, so that every power failure between them can be built.
-
-The journal's calls come through its I/O seam. LMDB does its own: the recording has its file before
-and after every transaction, and between the two LMDB is trusted to do what it promises: it writes
-new pages beside the old ones, flushes, and then makes the new ones count with one small synced
-write. So while it commits, any part of the new pages may be on disk with the old meta pages
-(`images.py`), and LMDB is tested, too, as far as it keeps to that order.
-
-The watermark is mapped memory that is never flushed: its value at any moment may reach the disk at
-that moment or later, or never.
-"""
+"""Record a store's disk calls, so that every power failure between them can be built."""
 
 from __future__ import annotations
 
@@ -29,8 +19,6 @@ from eventlog.log.embedded.segments.environment import Environment
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = ["Acknowledged", "Call", "Recording", "recorded"]
 
 Acknowledged: TypeAlias = Committed | StoreHead
 """Durable units reported to a caller: one append, or everything a head covers."""

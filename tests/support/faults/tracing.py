@@ -1,13 +1,4 @@
-"""Trace a child process's file system calls before they are made: record, refuse or kill.
-
-Below `JournalIO` there is more that touches the disk: LMDB's own transactions, the removal of
-directories, what a child process of the work writes. The kernel stops a traced process (`ptrace`)
-at the calls that a filter (`seccomp`) names, and this module decides at each stop. The program
-under test needs no change.
-
-Linux on x86-64 and AArch64, where a process may trace its children; `may_trace` says whether that
-is so.
-"""
+"""Trace a child process's file system calls before they are made: record, refuse or kill."""
 
 from __future__ import annotations
 
@@ -23,8 +14,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
-
-__all__ = ["CHANGES", "SHORT", "Call", "Ended", "may_trace", "traced"]
 
 
 class Call(NamedTuple):
@@ -283,12 +272,7 @@ def _read(process: int, registers: _Registers) -> Call:
 
 
 def traced(work: Callable[[], object], decide: Callable[[Call], int | None]) -> Ended:
-    """Run the work in a traced child process; `decide` is asked before each of its calls.
-
-    Processes that the child starts are traced, too. `decide` returns 0 to let the call be made, an
-    error number to refuse it, `SHORT`, or None to kill everything at once. The child's exit code is
-    0 if the work returned, and 1 if it raised, which it prints.
-    """
+    """Run the work in a traced child process; `decide` is asked before each of its calls."""
     main = os.fork()
     if not main:
         _be_traced(work)

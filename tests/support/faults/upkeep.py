@@ -1,9 +1,4 @@
-"""Work on a whole store that can break off anywhere: backup, repair, vacuum and others.
-
-Making a store, backup, restore, repair, vacuum, scrub, erasure, retention, and an agent's turns.
-Each kind of work has a place to begin from, the work itself, what must hold when it broke off, and
-what must hold when it was done again.
-"""
+"""Work on a whole store that can break off anywhere: backup, repair, vacuum and others."""
 
 from __future__ import annotations
 
@@ -31,8 +26,6 @@ from tests.support.faults.encrypted_stores import KEPT, forgotten, is_said, keys
 from tests.support.faults.whole_stores import GONE, LAST, SECRET, SIZES, kept_head, opened, reading
 from tests.support.file_search import files_with
 from tests.support.sample_sessions import exchange
-
-__all__ = ["OF_PLAIN_STORES", "WORKS", "Work"]
 
 _STORE = {"edition", "format", "journal", "lmdb", "lock", "mark", "open", "turn"}
 _JOURNAL = re.compile(r"\d{10}\.log|spare-[^.]*")

@@ -1,11 +1,6 @@
 """A program that breaks off work on whole stores in every way and has it done again.
 
-Started by `tests/faults/test_upkeep.py` in a process of its own, because it traces and forks. Ways:
-"kill" (at a system call that changes a file, or half way through a write), "moment" (`kill -9` at a
-random moment), "power" (the power fails after any call), "errors" (a call fails, or every one from
-then on; or one of `ERRORS` only), "unflushed" (the power fails at the end, and no flush did
-anything, which has to be seen). Usage: `python -m tests.support.faults.upkeep_crash DIRECTORY SEED
-TRIES KIND WAY WORK…`, KIND one of `encrypted_stores.SAID`; prints what was tried, as JSON.
+Usage: `python -m tests.support.faults.upkeep_crash DIRECTORY SEED TRIES KIND WAY WORK…`.
 """
 
 from __future__ import annotations
@@ -32,8 +27,6 @@ from tests.support.faults.images import HOW
 from tests.support.faults.tracing import CHANGES, SHORT, Call, traced
 from tests.support.faults.upkeep import WORKS, Work
 from tests.support.faults.whole_stores import TOLD, make_templates, patched
-
-__all__ = ["ERRORS"]
 
 ERRORS = {
     "EIO": (errno.EIO, CHANGES | {"open"}),

@@ -23,8 +23,6 @@ from tests.support.faults.large_stores import WEIGHT, fill
 from tests.support.faults.planned_appends import probe_here
 from tests.support.sample_sessions import exchange, started
 
-__all__ = ["GONE", "LAST", "SECRET", "SIZES", "TOLD", "kept_head", "make_templates", "opened", "patched", "reading"]
-
 SIZES: dict[str, Any] = {"journal_bytes": 32 << 10, "fold_bytes": 24 << 10, "map_bytes": 96 << 10}
 """Options with a map too small for what is written: it grows."""
 TOLD = frozenset({"head", "turns", KEPT})

@@ -1,7 +1,6 @@
 """A program that makes a store on a full disk and writes to another one there.
 
-Started by `tests/faults/test_full_disk.py`. Usage: `python -m tests.support.faults.write_until_full
-NEW OLD`. Every failure has to be an error of the engine.
+Usage: `python -m tests.support.faults.write_until_full NEW OLD`.
 """
 
 from __future__ import annotations

@@ -61,9 +61,6 @@ def run(code: str, *arguments: object) -> str:
     return done.stdout.strip()
 
 
-# --- sharing one store in a process
-
-
 def test_the_same_path_twice_is_one_log(tmp_path: Path) -> None:
     """Two handles on one directory, under any path, share one log; closing one leaves it open."""
     path = tmp_path / "s"
@@ -188,9 +185,6 @@ def test_files_are_private(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
-# --- forking
-
-
 FORK = """
 import os, sys
 from eventlog.errors import ForkedProcessError
@@ -304,9 +298,6 @@ def test_a_fork_while_threads_are_at_work(tmp_path: Path) -> None:
     assert run(BUSY_FORK, tmp_path / "s") == "[]"
 
 
-# --- what is refused
-
-
 def test_network_file_systems_are_refused(tmp_path: Path) -> None:
     """A path on NFS, SMB or the like is refused; the longest mount point decides."""
     mounts = [
@@ -412,9 +403,6 @@ def test_read_only(tmp_path: Path) -> None:
     require_read_only(log)
     log.close()
     assert {file: file.read_bytes() for file in kept} == kept
-
-
-# --- limits and waiting
 
 
 def test_a_full_queue_blocks_and_never_drops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -574,9 +562,6 @@ def test_folding_in_the_background(tmp_path: Path) -> None:
     assert log._partition._segments.folded().position > 150
     assert sum(entry.stat().st_size for entry in (path / "journal").iterdir()) < 400 << 10
     log.close()
-
-
-# --- LMDB's traps
 
 
 def test_lmdb_is_pinned_and_syncs(tmp_path: Path) -> None:
@@ -847,9 +832,6 @@ def test_derived_values_are_written_when_there_are_many(tmp_path: Path) -> None:
     assert not log._partition.derived.full
     assert len(log.scan_derived(b"0")) == 40
     log.close()
-
-
-# --- the format
 
 
 def open_golden(tmp_path: Path, name: str) -> EmbeddedLog:

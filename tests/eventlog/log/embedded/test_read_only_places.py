@@ -114,10 +114,7 @@ except StorageError as error:
 
 
 def read_at_mount(mount: str, store: Path) -> str | None:
-    """Output of a program that reads a store at a mount; None if mounting is impossible.
-
-    `$1` is the store, `$2` the mount point.
-    """
+    """Output of a program that reads a store at a mount; None if mounting is impossible."""
     place = store.parent / "mounted"
     place.mkdir(exist_ok=True)
     script = f'{{ {mount}; }} >/dev/null 2>&1 || exit 99; exec "$3" -c "$4" "$2"'

@@ -146,9 +146,6 @@ def test_what_others_do_meanwhile_is_no_loss(place: str) -> None:
         assert two.log.check() == []
 
 
-# --- another log in the place
-
-
 def directory_of(path: Path) -> Path:
     """A store directory with one session, for restores."""
     with eventlog.open(path) as store:

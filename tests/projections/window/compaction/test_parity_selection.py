@@ -27,10 +27,7 @@ from tests.support.spans import Recording
 SCENARIOS = [found for found in scenarios() if any(pair.kind == "compaction" for pair in found.pairs())]
 
 KILLED = {("compact-fail", "05-02")}
-"""OpenCode writes the tail when the summary has ended.
-
-This one was killed before that, so its choice is not known.
-"""
+"""OpenCode writes the tail when the summary has ended."""
 
 HEAD_IS_KEPT = {("compact-fail", name) for name in ("03-01", "05-02", "06-01")}
 """OpenCode lost the head to a failed summary: its later transcripts lack it, ours not."""
@@ -91,10 +88,7 @@ def test_head_is_the_recorded_transcript(scenario: Scenario) -> None:
 
 
 def _said(found: Selection, asked: Asked) -> list[tuple[str, str]]:
-    """First lines of the texts in a head.
-
-    Of a user message the first text only, as its transcript names the speaker once.
-    """
+    """First lines of the texts in a head."""
     recording = Recording.of(events_of_export(asked.pair.state))
     lines: list[tuple[str, str]] = []
     for message in found.head:
@@ -128,10 +122,7 @@ def _selected(asked: Asked) -> Selection | None:
 
 
 def _asked(scenario: Scenario) -> list[Asked]:
-    """The scenario's compactions.
-
-    The chosen tail stands in the first later state or export that has one.
-    """
+    """The scenario's compactions."""
     told = json.loads((SHARED / "parity" / "dev" / scenario.name / "scenario.json").read_text("utf-8"))
     pairs = list(scenario.pairs())
     later = [pair.state for pair in pairs] + [export for _, export in scenario.exports()]

@@ -78,9 +78,6 @@ def test_planning_again_after_a_plan_gives_nothing(
     assert plan(state, policy, usable, inside=inside) is None
 
 
-# -- turns, steps, bounds ----------------------------------------------------------------------
-
-
 def test_a_turn_begins_at_a_real_user_message() -> None:
     """Neither the program's messages nor a compaction's marker make a turn older."""
     talk = Talk()
@@ -92,10 +89,7 @@ def test_a_turn_begins_at_a_real_user_message() -> None:
 
 
 def test_inside_a_loop_steps_are_protected() -> None:
-    """Within one long turn all but the last two steps may be pruned.
-
-    The message about to be filled is no step.
-    """
+    """Within one long turn all but the last two steps may be pruned."""
     talk = Talk()
     talk.user()
     for _ in range(5):
@@ -110,10 +104,7 @@ def test_inside_a_loop_steps_are_protected() -> None:
 @pytest.mark.parametrize("planner", ["recency", "superseded", "cost-aware"])
 @pytest.mark.parametrize("stop", [False, True])
 def test_names_of_protected_tools_are_compared_without_case(planner: str, *, stop: bool) -> None:
-    """`Skill` of Claude Code is `skill`, and a tool is protected in any spelling.
-
-    OpenCode compares as written.
-    """
+    """`Skill` of Claude Code is `skill`, and a tool is protected in any spelling."""
     talk = Talk()
     talk.user().step(*[talk.tool(100, tool, input={}) for tool in ("Skill", "SKILL", "todo", "skills")])
     talk.step(*[talk.tool(100, tool, input={}) for tool in ("Skill", "SKILL", "todo", "skills")]).user().user()
@@ -154,10 +145,7 @@ def test_attachments_count() -> None:
 
 
 def test_the_tail_of_a_compaction_may_be_pruned() -> None:
-    """A summary does not shield what is kept verbatim behind it in the view.
-
-    With OpenCode's planner it does.
-    """
+    """A summary does not shield what is kept verbatim behind it in the view."""
     talk = Talk()
     talk.user().step(talk.tool(100)).compaction().user().user()
     state = conversation(talk.messages)
@@ -166,9 +154,6 @@ def test_the_tail_of_a_compaction_may_be_pruned() -> None:
     policy = PrunePolicy(protect=0, minimum=0)
     assert parts_of(plan(state, policy)) == ("t0",)
     assert plan(state, msgspec.structs.replace(policy, policy="opencode")) is None
-
-
-# -- planners ----------------------------------------------------------------------------------
 
 
 def test_planners_are_pluggable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,9 +169,6 @@ def test_planners_are_pluggable(monkeypatch: pytest.MonkeyPatch) -> None:
         register_planner("recency", lambda _: None)
     with pytest.raises(NotFoundError):
         plan(talk.messages, PrunePolicy(policy="nobody's"))
-
-
-# -- the marker --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("planner", ["cost-aware", "recency", "superseded"])

@@ -96,11 +96,7 @@ def steps(count: int, size: int) -> Talk:
 
 @pytest.mark.parametrize(("count", "pays"), [(20, False), (28, False), (30, True), (40, True)])
 def test_a_prune_comes_when_reading_has_cost_as_much_as_it_will(count: int, *, pays: bool) -> None:
-    """Steps of G = 100 letters; the newest twelve and the markers stay, which is B.
-
-    At 30, S = 1,656 was read 8.28 times for a tenth, 1,371; B = 1,344 costs 1,210. At 28 it is
-    1,083 against 1,195.
-    """
+    """Steps of G = 100 letters; the newest twelve and the markers stay, which is B."""
     policy = PrunePolicy(protect=1_000, prices=PRICES, scale=False)
     found = plan(steps(count, 100).messages, policy, inside=True)
     assert (found is not None) is pays

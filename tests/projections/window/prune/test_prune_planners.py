@@ -18,8 +18,6 @@ from projections.window.prune.case import CLEARED_TOKENS
 from projections.window.prune.planner import PrunePlan
 from tests.support.prune_sessions import Letters, Talk, naive_recency, parts_of, plan, policies, rooms, talks, tools_of
 
-# -- superseded --------------------------------------------------------------------------------
-
 SUPERSEDED = PrunePolicy(policy="superseded", protect=1_000, minimum=0)
 
 
@@ -104,8 +102,6 @@ def test_superseded_keeps_more_of_the_rest(messages: list[Message], policy: Prun
     assert found - stale <= by_age
 
 
-# -- cost --------------------------------------------------------------------------------------
-
 PRICES = Prices(input=Decimal(3), cache_read=Decimal("0.3"), cache_write=Decimal("3.75"))
 
 
@@ -145,10 +141,7 @@ def long_talks(draw: st.DrawFn) -> list[Message]:
 def test_cost_aware_is_the_cheapest_beginning(
     messages: list[Message], requests: int, protect: int, write: Decimal
 ) -> None:
-    """Of all places to begin at, the plan is the cheapest by a plain sum over the requests.
-
-    None if pruning costs more.
-    """
+    """Of all places to begin at, the plan is the cheapest by a plain sum over the requests."""
     prices = msgspec.structs.replace(PRICES, cache_write=write)
     policy = PrunePolicy(policy="cost-aware", prices=prices, expected_turns=requests, protect=protect, minimum=10**9)
     everything = naive_recency(
@@ -161,10 +154,7 @@ def test_cost_aware_is_the_cheapest_beginning(
 
 
 def test_cost_aware_waits_until_it_pays() -> None:
-    """With few requests to come a broken cache costs more than a cleared result saves.
-
-    With many it does not.
-    """
+    """With few requests to come a broken cache costs more than a cleared result saves."""
     talk = Talk()
     talk.user().step(talk.tool(20_000)).user("u" * 30_000).user()
     policy = PrunePolicy(policy="cost-aware", protect=0, prices=PRICES)
@@ -175,17 +165,12 @@ def test_cost_aware_waits_until_it_pays() -> None:
 
 @pytest.mark.parametrize(("behind", "pays"), [(17_371, True), (17_372, False)])
 def test_cost_aware_is_exact_at_the_edge(behind: int, *, pays: bool) -> None:
-    """Ten requests save 19,992 tokens each at the cached price.
-
-    Sent anew at 3.45 dollars more, 17,384 tokens cost less.
-    """
+    """Ten requests save 19,992 tokens each at the cached price."""
     talk = Talk()
     talk.user().step(talk.tool(20_000)).user("u" * behind).user()
     policy = PrunePolicy(policy="cost-aware", protect=0, prices=PRICES, expected_turns=10)
     assert (plan(talk.messages, policy) is not None) is pays
 
-
-# -- OpenCode ----------------------------------------------------------------------------------
 
 OPENCODE = PrunePolicy(policy="opencode", protect=0, minimum=0)
 

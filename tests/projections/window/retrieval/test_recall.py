@@ -48,9 +48,6 @@ def shown(session: eventlog.Session) -> list[str]:
     ]
 
 
-# -- excerpts ----------------------------------------------------------------------------------
-
-
 @given(texts, st.integers(1, 12), st.integers(0, 12))
 def test_lines_are_the_lines(text: str, first: int, more: int) -> None:
     """A range of lines is those lines with their ends, told as the range that there is."""
@@ -128,9 +125,6 @@ def test_ranges_that_are_none_are_refused(ranges: tuple[int, int]) -> None:
         lines_of("a\nb\n", *ranges)
     with pytest.raises(CallError):
         bytes_of("abcdef", *((ranges[0] - 1, ranges[1]) if ranges[0] == 0 else ranges))
-
-
-# -- sessions ----------------------------------------------------------------------------------
 
 
 def test_a_truncated_output_is_read_again_by_its_marker(store: eventlog.Store) -> None:

@@ -123,8 +123,6 @@ def test_another_tool_of_that_name_is_refused(store: eventlog.Store) -> None:
     assert "recall" not in results(ModelView.of(session).messages)[0].output
 
 
-# -- answers -----------------------------------------------------------------------------------
-
 texts = st.lists(st.sampled_from(["", "ab", "中é𝄞", "x" * 700, "y" * 90]), max_size=30).map("\n".join)
 
 

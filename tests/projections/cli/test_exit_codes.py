@@ -55,28 +55,6 @@ def test_errors_are_one_line_that_helps(cli: Cli, store: Path, arguments: list[s
     assert words in answer.err
 
 
-def test_a_held_lease_is_busy(cli: Cli, store: Path) -> None:
-    """Rolling back a session that another program runs returns 5 and changes nothing."""
-    script = (
-        "import eventlog, sys\n"
-        f"store = eventlog.open({str(store)!r})\n"
-        "store.session('ses_a1').executor.acquire()\n"
-        "print('held', flush=True)\n"
-        "sys.stdin.read()\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        answer = cli("rollback", "ses_a1", "--to", 1)
-        assert answer.code == Exit.BUSY
-        assert f"run by process {other.pid} (" in answer.err
-        assert f" on host {os.uname().nodename}; its lease ends at " in answer.err
-        assert "run the command again" in answer.err
-        assert cli("view", "ses_a1", "--json").code == Exit.OK
-
-
 def _every_error() -> Iterator[BaseException]:
     """Each engine error, with a value for every required argument."""
     for name in errors.__all__:

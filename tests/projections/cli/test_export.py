@@ -17,9 +17,10 @@ from projections.exports.markdown import markdown_of
 from projections.exports.opencode import opencode_export
 from projections.requests.ai_sdk import model_messages
 from projections.requests.anthropic import anthropic_request
+from projections.requests.openai import chat_messages
 from projections.requests.openai_responses import responses_request
 from projections.view.model_view import ModelView
-from tests.support.cli_runner import Cli, on_terminal, program, valid
+from tests.support.cli_runner import Cli, program, valid
 from tests.support.opencode_schema import document_faults
 from tests.support.provider_rules import anthropic_faults
 
@@ -84,24 +85,14 @@ def test_export_says_what_is_wrong(cli: Cli, store: Path, tmp_path: Path) -> Non
     assert not any(path.name.endswith(".part") for path in tmp_path.parent.iterdir())
 
 
-def test_markdown_on_a_terminal_is_harmless(store: Path) -> None:
-    """Escape sequences in Markdown output do not reach a terminal."""
-    with eventlog.open(store) as opened:
-        opened.session("ses_a1").user("\x1b]0;owned\x07 \x9b31m")
-    code, out = on_terminal("--store", store, "export", "ses_a1", "--format", "markdown")
-    assert code == Exit.OK
-    assert "owned" in out
-    assert "\x1b]" not in out
-    assert "\x9b" not in out
-
-
-@pytest.mark.parametrize("form", ["anthropic", "responses", "ai-sdk"])
+@pytest.mark.parametrize("form", ["anthropic", "openai", "responses", "ai-sdk"])
 def test_view_in_a_providers_form(cli: Cli, store: Path, form: str) -> None:
     """`view --format` prints the request of a provider, alone or in the JSON document."""
     with eventlog.open(store, read_only=True) as opened:
         view = ModelView.of(opened.session("ses_a1"))
         expected: dict[str, Any] = {
             "anthropic": anthropic_request(view.messages, view.system),
+            "openai": {"messages": chat_messages(view.messages, view.system)},
             "responses": responses_request(view.messages, view.system),
             "ai-sdk": {"messages": model_messages(view.messages, view.system)},
         }[form]
@@ -110,7 +101,7 @@ def test_view_in_a_providers_form(cli: Cli, store: Path, form: str) -> None:
     valid("view", answer.json)
     assert answer.json == {**known, **expected}
     printed = cli("view", "ses_a1", "--format", form).json
-    assert printed == (expected["messages"] if form == "ai-sdk" else expected)
+    assert printed == (expected["messages"] if form in {"openai", "ai-sdk"} else expected)
     if form == "anthropic":
         assert anthropic_faults(printed) == []
 
@@ -125,14 +116,6 @@ def test_stats_tell_the_tree(cli: Cli, store: Path) -> None:
     lines = cli("stats", "ses_fork").out.splitlines()
     assert any(line.startswith("spent\tmodel") for line in lines)
     assert any(line.startswith("tree\t") for line in lines)
-
-
-def test_export_reads_only(cli: Cli, store: Path) -> None:
-    """An export changes no byte of the store but LMDB's table of readers."""
-    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file() and path.name != "lock.mdb"}
-    for form in ("jsonl", "markdown", "opencode"):
-        assert cli("export", "ses_a1", "--format", form).code == Exit.OK
-    assert before == {path: path.read_bytes() for path in before}
 
 
 def test_export_harms_no_store_and_no_keys(cli: Cli, store: Path, tmp_path: Path) -> None:

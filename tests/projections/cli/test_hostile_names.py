@@ -186,6 +186,7 @@ def test_every_writing_command(tmp_path: Path, cli: Cli) -> None:
         "view a/NAME",
         "diff a/NAME 2 9",
         "tail a/NAME",
+        "export a/NAME --format markdown",
     ],
 )
 def test_on_a_terminal(stores: dict[str, Path], command: str) -> None:
@@ -210,14 +211,19 @@ def test_what_the_engine_logs_is_noted(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_what_is_said_keeps_its_lines(tmp_path: Path, cli: Cli) -> None:
-    """Newlines and tabs of a text are printed; its control characters are made visible."""
+    """Newlines and tabs of a text are printed, control characters made visible; JSON is exact."""
     with eventlog.open(tmp_path / "s") as store:
         session = store.create_session(id="s")
-        session.user("one\n\ttwo\r\nthree\x1b[31m\x85four")
+        session.user("one\n\ttwo\r\nthree\x1b[31m\x85four\ud800")
         with session.assistant(model="acme/one") as reply:
             reply.tool("t", call_id="c", input="{}").succeed("five\r\nsix\x0cseven\n")
             reply.finish("stop")
+    said = cli("--store", tmp_path / "s", "show", "s", "--json").json["messages"][0]["parts"][0]["text"]
+    assert said == "one\n\ttwo\r\nthree\x1b[31m\x85four\ud800"
     for command in ("show", "view"):
+        drawn = on_terminal("--store", tmp_path / "s", command, "s")[1]
+        assert not HARM.search(OWN.sub("", drawn).replace("\n", "").replace("\t", ""))
+        assert "\x1b[31m" not in drawn
         answer = cli("--store", tmp_path / "s", command, "s")
         assert "one\n\ttwo\nthree␛[31m\\u0085four" in answer.out
         assert "<- five\n<- six␌seven\n" in answer.out

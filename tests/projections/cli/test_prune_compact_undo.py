@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,14 +13,10 @@ import pytest
 
 import eventlog
 from projections.cli.exits import Exit
-from projections.window.compaction.template import SECTIONS
 from tests.support.cli_runner import ROOT, Cli, valid
 from tests.support.cli_sessions import RECORDED, digest_of_view, recorded, talk
 
 pytestmark = pytest.mark.promise(9)
-
-KEY = "sk-very-secret"
-SUMMARY = "\n\n".join(f"{level} {name}\n- a point" for level, name, _ in SECTIONS)
 
 
 @pytest.fixture(autouse=True)
@@ -212,9 +209,11 @@ def test_a_held_lease_is_busy(cli: Cli, talked: Path) -> None:
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        for command in COMMANDS:
+        for command in [*COMMANDS, ["rollback", "talk", "--to", "1"]]:
             answer = cli(*command)
             assert answer.code == Exit.BUSY
+            assert f"run by process {other.pid} (" in answer.err
+            assert f" on host {os.uname().nodename}; its lease ends at " in answer.err
             assert "run the command again" in answer.err
         assert cli("window", "talk").code == Exit.OK
         assert version_of(talked) == version

@@ -120,15 +120,6 @@ def test_sessions_by_page(cli: Cli, store: Path) -> None:
     assert (refused.code, "no cursor" in refused.err) == (2, True)
 
 
-def test_sessions_piped_is_a_plain_table(cli: Cli, store: Path) -> None:
-    """Piped, `sessions` prints a line per session with tab-separated cells and no colour."""
-    del store
-    lines = cli("sessions").out.splitlines()
-    assert lines[0].split("\t")[:3] == ["session", "updated", "title"]
-    assert {line.split("\t")[0] for line in lines[1:]} == {"ses_a1", "ses_b2"}
-    assert "\x1b" not in "".join(lines)
-
-
 def test_show(cli: Cli, store: Path) -> None:
     """`show` prints all messages with full outputs and errors, in either order."""
     del store
@@ -178,15 +169,6 @@ def test_view_neutral(cli: Cli, store: Path) -> None:
     assert [part["type"] for part in user["parts"]] == ["text", "file"]
     assert [part["type"] for part in assistant["parts"]] == ["reasoning", "call", "call", "text"]
     assert [(part["call"], part["error"]) for part in tool["parts"]] == [("c1", False), ("c2", True)]
-
-
-def test_view_openai(cli: Cli, store: Path) -> None:
-    """`view --format openai` prints the messages of a request, with and without --json."""
-    del store
-    document = cli("view", "ses_a1", "--format", "openai", "--json").json
-    valid("view", document)
-    assert [message["role"] for message in document["messages"]] == ["user", "assistant", "tool", "tool"]
-    assert cli("view", "ses_a1", "--format", "openai").json == document["messages"]
 
 
 def test_view_at_a_version(cli: Cli, store: Path) -> None:

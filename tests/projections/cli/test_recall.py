@@ -15,7 +15,7 @@ from projections.view.neutral import Result
 from projections.window.retrieval.recall import recall
 from projections.window.retrieval.recall_calls import with_recall
 from tests.support.cli_runner import Cli, on_terminal, valid
-from tests.support.cli_sessions import LIMITS, RECORDED, recorded, talk
+from tests.support.cli_sessions import LIMITS, talk
 
 OUTPUT = "".join(f"line {number}: {'naïve ' if number % 7 == 0 else ''}output\n" for number in range(1, 3001))
 
@@ -180,51 +180,3 @@ def test_wrong_recalls(cli: Cli, long: Path, arguments: list[str], code: Exit, w
     assert answer.out == ""
     assert len(answer.err.splitlines()) == 1
     assert words in answer.err
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_outputs_are_recalled(cli: Cli, tmp_path: Path, name: str) -> None:
-    """Recorded outputs are recalled as the transcript has them."""
-    session = recorded(tmp_path / "store", name)
-    texts = {
-        part["id"]: part.get("text", "") or part.get("error", "")
-        for message in cli("show", session, "--json").json["messages"]
-        for part in message["parts"]
-    }
-    largest = cli("window", session, "--json", "--top", 2).json["largest_parts"]
-    assert len(largest) == 2
-    for part in largest:
-        found = cli("recall", session, part["id"], "--json").json
-        valid("recall", found)
-        assert found["text"] == texts[part["id"]]
-
-
-def test_stored_text_does_no_harm(cli: Cli, tmp_path: Path) -> None:
-    """Commands about the window make control characters visible; JSON keeps them."""
-    evil = "a\x1b]0;PWN\x07[red]b[/x]\u202e"
-    with eventlog.open(tmp_path / "store") as store:
-        session = store.create_session(id=evil)
-        for turn in range(4):
-            session.user(evil)
-            with session.assistant(model=evil) as reply:
-                reply.tool(evil, call_id=evil, input={"a": evil}, id=f"{evil}{turn}").succeed(evil * 500, title=evil)
-                reply.finish("stop")
-    harm = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-    commands = (
-        ["window", evil, "--context", "9000", "--output", "1000"],
-        ["prune", evil, "--context", "9000", "--output", "1000"],
-        ["recall", evil, f"{evil}0"],
-        ["recall", evil, f"{evil}0", "--search", "PWN"],
-        ["compact", evil],
-        ["undo", evil],
-    )
-    for command in commands:
-        answer = cli(*command)
-        assert answer.code == Exit.OK, answer
-        assert answer.out
-        assert not harm.search(answer.out), command
-    assert cli("recall", evil, f"{evil}0", "--json").json["text"] == evil * 500
-    code, drawn = on_terminal("--store", tmp_path / "store", "window", evil)
-    assert code == Exit.OK
-    assert not harm.search(re.sub(r"\x1b\[[?0-9;]*[A-Za-z]|\r", "", drawn))
-    assert "[red]b[/x]" in drawn

@@ -140,10 +140,3 @@ def test_the_missing_extra_is_named(cli: Cli, store: Path, monkeypatch: pytest.M
     answer = cli("serve", "--no-open")
     assert answer.code == 2
     assert "nh3 is missing: pip install '.[server]'" in answer.err
-
-
-def test_there_must_be_a_store(cli: Cli, tmp_path: Path) -> None:
-    """A store that does not exist is not made."""
-    answer = cli("serve", "--no-open", "--store", tmp_path / "none")
-    assert answer.code == 3
-    assert not (tmp_path / "none").exists()

@@ -12,19 +12,6 @@ from projections.cli.exits import Exit
 from tests.support.cli_runner import Cli
 
 
-def test_session_ids_may_be_abbreviated(cli: Cli, store: Path) -> None:
-    """The unique beginning of an id is enough; an ambiguous one lists the candidates."""
-    with eventlog.open(store) as opened:
-        for name in ("ses_c", "session_a1", "session_b2"):
-            opened.create_session(id=name)
-    assert cli("view", "session_b", "--json").json["session"] == "session_b2"
-    answer = cli("view", "session_", "--json")
-    assert answer.code == Exit.USAGE
-    assert "session_a1, session_b2" in answer.err
-    assert cli("view", "ses_c", "--json").json["session"] == "ses_c"
-    assert cli("view", "zzz").code == Exit.MISSING
-
-
 def test_where_the_store_is(cli: Cli, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The option precedes the environment, and that the default in the data directory."""
     other = tmp_path / "other"
@@ -57,12 +44,26 @@ READING = [
     ["stats", "ses_a1"],
     ["verify"],
     ["verify", "ses_a1"],
+    ["window", "ses_a1", "--context", "9000"],
+    ["prune", "ses_a1", "--dry-run"],
+    ["recall", "ses_a1", "m2"],
+    ["export", "ses_a1", "--format", "jsonl"],
+    ["export", "ses_a1", "--format", "markdown"],
+    ["export", "ses_a1", "--format", "opencode"],
+]
+WRITING = [
+    ["rollback", "s", "--to", "1"],
+    ["fork", "s"],
+    ["prune", "s"],
+    ["compact", "s"],
+    ["undo", "s"],
+    ["serve", "--no-open"],
 ]
 
 
-@pytest.mark.parametrize("arguments", READING, ids=" ".join)
-def test_reading_never_makes_a_store(cli: Cli, tmp_path: Path, arguments: list[str]) -> None:
-    """A reading command without a store ends with 3 and makes nothing."""
+@pytest.mark.parametrize("arguments", READING + WRITING, ids=" ".join)
+def test_no_command_makes_a_store(cli: Cli, tmp_path: Path, arguments: list[str]) -> None:
+    """A command that needs a store ends without one with 3 and makes nothing."""
     answer = cli(*arguments)
     assert answer.code == Exit.MISSING
     assert "no store" in answer.err
@@ -83,10 +84,3 @@ def test_reading_changes_nothing(cli: Cli, store: Path) -> None:
     for arguments in READING:
         assert cli(*arguments).code == Exit.OK
     assert contents() == before
-
-
-@pytest.mark.parametrize("command", [["rollback", "s", "--to", "1"], ["fork", "s"]], ids=" ".join)
-def test_branching_never_makes_a_store(cli: Cli, tmp_path: Path, command: list[str]) -> None:
-    """`rollback` and `fork` without a store create none."""
-    assert cli(*command).code == Exit.MISSING
-    assert list(tmp_path.iterdir()) == []

@@ -29,22 +29,6 @@ def test_verify_of_a_sound_store(cli: Cli, store: Path) -> None:
     assert "all sound" in cli("verify", "ses_a1").out
 
 
-@pytest.mark.promise(7)
-def test_verify_after_rollbacks_and_forks(cli: Cli, store: Path) -> None:
-    """A store with rollbacks, redos and forks passes: replay equals live."""
-    with eventlog.open(store) as opened:
-        session = opened.session("ses_a1")
-        version = session.version
-        for target in (3, version, session.reader.find("m2") + 4):
-            session.rollback(target)
-            session.user(f"after {target}")
-        fork = session.fork()
-        fork.user("in the fork")
-        fork.rollback(5)
-    document = cli("verify", "--json").json
-    assert document["sound"] is True, document
-
-
 @pytest.mark.promise(12)
 def test_verify_finds_damage(cli: Cli, store: Path) -> None:
     """A changed byte in the events ends with exit code 1 and names the sessions."""

@@ -25,15 +25,7 @@ from benchmarks.measure import disk_bytes, in_turn
 from benchmarks.page import PAGE, markdown, with_numbers
 from benchmarks.peers.base import Chat, Peer, PeerError, missing
 from benchmarks.peers.registry import PEERS, present
-from benchmarks.report import (
-    show_cases,
-    show_changes,
-    show_missing,
-    show_remarks,
-    show_results,
-    show_rows,
-    write_json,
-)
+from benchmarks.report import show_cases, show_changes, show_missing, show_remarks, show_results, show_rows, write_json
 from benchmarks.sqlite_turns import FourRows, SameFacts, TwoRows, items_of
 from benchmarks.turn_sides import SIDES
 from benchmarks.workloads import deltas, generated_session, turns

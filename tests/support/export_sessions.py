@@ -12,13 +12,7 @@ from eventlog.importers import Report, import_file
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.integrity.fork_anchor import portable
 from eventlog.session_store import begin_session
-from eventlog.values import (
-    File,
-    Source,
-    Todo,
-    Tokens,
-    Usage,
-)
+from eventlog.values import File, Source, Todo, Tokens, Usage
 from projections.exports.jsonl import jsonl_lines
 from tests.support.spans import Timed
 

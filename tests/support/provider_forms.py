@@ -27,9 +27,7 @@ from openai.types.responses import ResponseInputParam
 from pydantic import ConfigDict, TypeAdapter
 
 from projections.requests.ai_sdk import model_messages
-from projections.requests.anthropic import (
-    anthropic_request,
-)
+from projections.requests.anthropic import anthropic_request
 from projections.requests.gemini import gemini_request
 from projections.requests.openai import chat_messages
 from projections.requests.openai_responses import responses_request

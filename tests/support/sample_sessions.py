@@ -10,10 +10,7 @@ from typing import TypeVar
 from eventlog import events as ev
 from eventlog.log.contract import Log
 from eventlog.session.session import Session
-from eventlog.values import (
-    Tokens,
-    Usage,
-)
+from eventlog.values import Tokens, Usage
 
 ODD = "a\ud800b\U0010ffff\udc80"
 USAGE = Usage(Tokens(10, 5))

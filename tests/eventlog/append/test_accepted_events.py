@@ -11,12 +11,7 @@ import pytest
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.codec.decoded import Recorded
-from eventlog.errors import (
-    AlreadyExistsError,
-    CallError,
-    EventlogError,
-    ForkedProcessError,
-)
+from eventlog.errors import AlreadyExistsError, CallError, EventlogError, ForkedProcessError
 from eventlog.history import checkpoint_store
 from eventlog.session.session import Session
 from eventlog.session.text_stream import LONG_DELTA

@@ -41,13 +41,7 @@ from eventlog.log.commit import Append, Commit, Ticket
 from eventlog.log.contract import Log
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.memory import MemoryLog
-from eventlog.recorder import (
-    LogAggregateRecorder,
-    LogFactory,
-    LogProcessRecorder,
-    RecorderStream,
-    index,
-)
+from eventlog.recorder import LogAggregateRecorder, LogFactory, LogProcessRecorder, RecorderStream, index
 from eventlog.recorder.batch import batch_of, pack
 from eventlog.recorder.conversations import ConversationEvent, ConversationMapper, ConversationRecorder
 from tests.support.sample_sessions import begin, run_together

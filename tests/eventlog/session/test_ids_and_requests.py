@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventlog import events as ev
-from eventlog.errors import (
-    AlreadyExistsError,
-    LimitError,
-    NotFoundError,
-    RequestReusedError,
-)
+from eventlog.errors import AlreadyExistsError, LimitError, NotFoundError, RequestReusedError
 from eventlog.store import Store
 from tests.support.engines import Engine
 from tests.support.sample_sessions import kinds, run_together, said

@@ -11,13 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from eventlog.errors import (
-    AlreadyExistsError,
-    FencedError,
-    LeaseHeldError,
-    NotFoundError,
-    RefusedError,
-)
+from eventlog.errors import AlreadyExistsError, FencedError, LeaseHeldError, NotFoundError, RefusedError
 from eventlog.history.name_streams import newest_state, stream_of
 from eventlog.log.commit import Append
 from eventlog.session.reply import Reply

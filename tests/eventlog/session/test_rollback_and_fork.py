@@ -5,18 +5,11 @@ from __future__ import annotations
 import pytest
 
 from eventlog import events as ev
-from eventlog.errors import (
-    AlreadyExistsError,
-    CallError,
-    NotFoundError,
-)
+from eventlog.errors import AlreadyExistsError, CallError, NotFoundError
 from eventlog.session.lease import Block, Lease
 from eventlog.session.session import Session
 from eventlog.store import Store
-from eventlog.values import (
-    Text,
-    Todo,
-)
+from eventlog.values import Text, Todo
 from tests.support.engines import Engine
 from tests.support.sample_sessions import USAGE, exchange, said
 

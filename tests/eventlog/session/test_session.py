@@ -7,11 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from eventlog import events as ev
-from eventlog.errors import (
-    CallError,
-    NotFoundError,
-    RefusedError,
-)
+from eventlog.errors import CallError, NotFoundError, RefusedError
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import (

@@ -8,21 +8,10 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.codec.bodies import INLINE
-from eventlog.errors import (
-    CallError,
-    LimitError,
-    RefusedError,
-)
+from eventlog.errors import CallError, LimitError, RefusedError
 from eventlog.session.text_stream import MAX_DELTA
 from eventlog.store import Store
-from eventlog.values import (
-    Attachment,
-    Body,
-    File,
-    Subtask,
-    Text,
-    Truncation,
-)
+from eventlog.values import Attachment, Body, File, Subtask, Text, Truncation
 from tests.support.engines import Engine
 from tests.support.sample_sessions import ODD, said
 

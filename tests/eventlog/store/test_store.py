@@ -8,15 +8,9 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
-from eventlog.errors import (
-    CallError,
-    ClosedError,
-)
+from eventlog.errors import CallError, ClosedError
 from eventlog.store import Store, open_store
-from eventlog.values import (
-    Tokens,
-    Usage,
-)
+from eventlog.values import Tokens, Usage
 from tests.support.engines import Engine
 from tests.support.sample_sessions import exchange, said
 

@@ -17,17 +17,7 @@ from eventlog.errors import ImportFormatError
 from eventlog.importers import import_file
 from eventlog.importers.common.conversation_parts import COVERS_NOTHING
 from eventlog.session_store import begin_session
-from eventlog.values import (
-    Attachment,
-    File,
-    MessageError,
-    Model,
-    PartKind,
-    Reasoning,
-    Source,
-    Text,
-    Tool,
-)
+from eventlog.values import Attachment, File, MessageError, Model, PartKind, Reasoning, Source, Text, Tool
 from projections.exports.markdown import markdown_blocks, markdown_of
 from projections.exports.opencode import opencode_export, opencode_json
 from projections.transcript.transcript import Transcript

@@ -14,15 +14,7 @@ from eventlog.errors import RefusedError
 from eventlog.session.session import Session
 from eventlog.values import Attachment, File, Limits, Media, MessageError, Model
 from projections import ModelView
-from projections.loop import (
-    CallModel,
-    ContextWindow,
-    ModelRequest,
-    RunTools,
-    Step,
-    Stop,
-    refusal,
-)
+from projections.loop import CallModel, ContextWindow, ModelRequest, RunTools, Step, Stop, refusal
 from projections.reports.visibility import explain_part
 from projections.view.neutral import File as SentFile
 from projections.view.neutral import Result

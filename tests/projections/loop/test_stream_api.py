@@ -16,15 +16,7 @@ from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.values import Limits
 from projections import ModelView, answer_text
-from projections.loop import (
-    CallModel,
-    ContextWindow,
-    Step,
-    Stop,
-    afill,
-    afill_retrying,
-    fill_retrying,
-)
+from projections.loop import CallModel, ContextWindow, Step, Stop, afill, afill_retrying, fill_retrying
 from projections.view.neutral import Reasoning, Text
 from tests.support.window_loop import MODEL
 

@@ -14,16 +14,7 @@ from eventlog.session.outcome import outcome_of, questions
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
 from eventlog.values import MessageError, Model
-from projections.loop import (
-    CallModel,
-    Compact,
-    ContextWindow,
-    Prune,
-    RequestCompaction,
-    Stop,
-    Wait,
-    window_report,
-)
+from projections.loop import CallModel, Compact, ContextWindow, Prune, RequestCompaction, Stop, Wait, window_report
 from tests.faults.tally import SLOW
 from tests.support.compactions import compacted as summarised
 from tests.support.window_loop import summarized

@@ -7,9 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from anthropic.types import (
-    WebSearchToolRequestErrorObjectParam,
-)
+from anthropic.types import WebSearchToolRequestErrorObjectParam
 from pydantic import TypeAdapter, ValidationError
 
 from projections.requests.ai_sdk import model_messages

@@ -13,14 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.tokens import (
-    CharsCounter,
-    StreamEstimate,
-    TokenCounter,
-    counter_named,
-    frame_tokens,
-    utf8_length,
-)
+from projections.tokens import CharsCounter, StreamEstimate, TokenCounter, counter_named, frame_tokens, utf8_length
 from projections.tokens import encodings as encodings_module
 from projections.tokens.counter import WINDOW, split
 from projections.tokens.encodings import ENCODINGS, encoder

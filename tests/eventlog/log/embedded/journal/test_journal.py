@@ -13,14 +13,7 @@ from zlib import crc32
 
 import pytest
 
-from eventlog.errors import (
-    BusyError,
-    DamagedError,
-    PoisonedError,
-    StorageError,
-    TooNewError,
-    UnknownOutcomeError,
-)
+from eventlog.errors import BusyError, DamagedError, PoisonedError, StorageError, TooNewError, UnknownOutcomeError
 from eventlog.log.commit import Committed, Head, LeaseState
 from eventlog.log.embedded import locks
 from eventlog.log.embedded.engine import EmbeddedLog, open_log

@@ -20,7 +20,7 @@ from projections.requests.anthropic import anthropic_request
 from projections.requests.openai import chat_messages
 from projections.requests.openai_responses import responses_request
 from projections.view.model_view import ModelView
-from tests.support.cli_runner import Cli, program, valid
+from tests.support.cli_runner import Cli, on_terminal, program, valid
 from tests.support.opencode_schema import document_faults
 from tests.support.provider_rules import anthropic_faults
 
@@ -83,6 +83,17 @@ def test_export_says_what_is_wrong(cli: Cli, store: Path, tmp_path: Path) -> Non
     assert cli("export", "ses_a1", "--format", "jsonl", "-o", tmp_path / "no" / "file").code == Exit.MISSING
     assert cli("export", "ses_a1", "--format", "markdown", "-o", tmp_path).code == Exit.USAGE
     assert not any(path.name.endswith(".part") for path in tmp_path.parent.iterdir())
+
+
+def test_markdown_on_a_terminal_is_harmless(store: Path) -> None:
+    """Escape sequences in Markdown output do not reach a terminal."""
+    with eventlog.open(store) as opened:
+        opened.session("ses_a1").user("\x1b]0;owned\x07 \x9b31m")
+    code, out = on_terminal("--store", store, "export", "ses_a1", "--format", "markdown")
+    assert code == Exit.OK
+    assert "owned" in out
+    assert "\x1b]" not in out
+    assert "\x9b" not in out
 
 
 @pytest.mark.parametrize("form", ["anthropic", "openai", "responses", "ai-sdk"])

@@ -186,7 +186,6 @@ def test_every_writing_command(tmp_path: Path, cli: Cli) -> None:
         "view a/NAME",
         "diff a/NAME 2 9",
         "tail a/NAME",
-        "export a/NAME --format markdown",
     ],
 )
 def test_on_a_terminal(stores: dict[str, Path], command: str) -> None:

@@ -33,7 +33,7 @@ ROWS = (
     ("kill -9: compaction", "of these, in a compaction", "each completed, or failed as interrupted and begun again"),
     (
         "kill -9 at a system call: (?!all).*",
-        "killed at any system call that changes a file, LMDB's own too: making, backup, restore, repair, vacuum, scrub, erasure, retention, work",
+        "killed at any system call that changes a file, LMDB's own too: appends, making, backup, restore, repair, vacuum, scrub, erasure, retention, work",
         "what is copied from is untouched, what is half made says so, the same command again is enough, nothing is left over",
     ),
     ("kill -9 at any moment: (?!all).*", "the same, killed at any moment", "the same"),

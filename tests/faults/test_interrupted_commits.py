@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -24,13 +24,10 @@ import eventlog
 from eventlog.errors import BusyError, ClosedError, EventlogError, PoisonedError, StopError, UnknownOutcomeError
 from eventlog.log.commit import Append, Committed, Ticket
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
-from eventlog.log.embedded.filesystem import JournalIO
 from tests.faults.tally import SLOW, tally
 from tests.support.decisions import MARKED, at_decision
 from tests.support.embedded_log import put
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from tests.support.watched_io import T, WatchedIO
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = str(Path(eventlog.__file__).parent)
@@ -48,31 +45,25 @@ def payloads(log: EmbeddedLog) -> list[bytes]:
     return [commit.payload for commit in log.read("s")]
 
 
-class ActingIO(JournalIO):
-    """Journal I/O that acts at the next flush, or refuses the next call of a name."""
+class ActingIO(WatchedIO):
+    """Journal I/O that acts at the next flush, refuses one call, or opens no file."""
 
     def __init__(self) -> None:
         self.act: Callable[[], object] | None = None
         self.refused: tuple[str, int] = ("", 0)
+        self.closed = 0
 
-    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
-        """Write, or refuse."""
-        self._meet("pwrite")
-        return super().pwrite(fd, data, offset)
-
-    def fdatasync(self, fd: int) -> None:
-        """Act, then flush; or refuse."""
-        act, self.act = self.act, None
-        if act is not None:
+    def call(self, name: str, run: Callable[..., T], *given: Any) -> T:
+        """Act, refuse, or make the call."""
+        if name == "fdatasync" and self.act is not None:
+            act, self.act = self.act, None
             act()
-        self._meet("fdatasync")
-        super().fdatasync(fd)
-
-    def _meet(self, call: str) -> None:
-        name, code = self.refused
-        if name == call:
-            self.refused = ("", 0)
+        code = self.closed if name == "open" else 0
+        if name == self.refused[0]:
+            code, self.refused = self.refused[1], ("", 0)
+        if code:
             raise OSError(code, os.strerror(code))
+        return run(*given)
 
 
 class Thrown(BaseException):
@@ -193,18 +184,6 @@ def test_an_exception_at_any_place_of_a_commit_while_another_process_commits(tmp
     tally("exceptions in a commit", len(expected))
 
 
-class ClosedIO(JournalIO):
-    """Journal I/O that opens no file while `code` is set."""
-
-    code = 0
-
-    def open(self, path: str, flags: int) -> int:
-        """Open, or refuse."""
-        if self.code:
-            raise OSError(self.code, os.strerror(self.code))
-        return super().open(path, flags)
-
-
 @pytest.mark.promise(1, 12)
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.EIO])
 def test_an_exception_where_no_file_can_be_opened(tmp_path: Path, code: int) -> None:
@@ -214,16 +193,16 @@ def test_an_exception_where_no_file_can_be_opened(tmp_path: Path, code: int) -> 
     reached = True
     while reached:
         place += 1 if SLOW else 3
-        io = ClosedIO()
+        io = ActingIO()
         path = tmp_path / f"{place}"
         log = open_log(path, io=io)
         put(log, b"begun")
         ticket = log.submit(append(b"more"))
-        io.code = code
+        io.closed = code
         with thrown_at(place) as thrower, suppress(Thrown, EventlogError):
             ticket.wait()
         reached = not thrower.left
-        io.code = 0
+        io.closed = 0
         outcome = "done"
         try:
             ticket.wait(30)
@@ -450,7 +429,6 @@ import os, signal, sys, threading, time
 from eventlog.errors import ForkedProcessError
 from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
-from eventlog.log.embedded.filesystem import JournalIO
 
 path, forks = sys.argv[1], int(sys.argv[2])
 class Forking(JournalIO):

@@ -14,8 +14,7 @@ import pytest
 from eventlog.encryption.key_file import KeyFile
 from eventlog.errors import StorageError
 from tests.faults.tally import SLOW, tally
-from tests.support.faults.disk import Recorder
-from tests.support.faults.images import HOW
+from tests.support.faults.disk import HOW, Recorder
 from tests.support.faults.planned_appends import scratch
 from tests.support.faults.tracing import CHANGES, SHORT, Call, traced
 from tests.support.faults.upkeep_crash import ERRORS, Breaker

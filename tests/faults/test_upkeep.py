@@ -16,14 +16,14 @@ from tests.support.faults.upkeep import OF_PLAIN_STORES, WORKS
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
-TRIES = {"kill": (2, 40, 2), "moment": (1, 20, 1), "power": (1, 60, 1), "errors": (1, 60, 2)}
+TRIES = {"kill": (4, 40, 2), "moment": (1, 20, 1), "power": (1, 60, 1), "errors": (1, 60, 2)}
 """Tries of each kind of work: short form, long form, long form with a large store."""
 HEAVY = {
     "200 MB": ("backup", "restore", "repair", "vacuum", "scrub", "erase", "an agent's turns"),
     "encrypted 200 MB": ("repair", "vacuum", "scrub", "erase", "an agent's turns"),
 }
 """Works on large stores."""
-KEYED = ("making", "vacuum", "scrub", "erase", "expire", "an agent's turns")
+KEYED = ("appends", "making", "vacuum", "scrub", "erase", "expire", "an agent's turns")
 """Works that make or destroy keys."""
 TOLD = {
     "kill": "kill -9 at a system call: ",
@@ -65,7 +65,8 @@ def test_a_repair_without_room_tells_no_loss() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "work"),
-    [("plain", work) for work in ("making", "backup", "repair", "vacuum", "scrub")] + [("encrypted", "making")],
+    [("plain", work) for work in ("appends", "making", "backup", "repair", "vacuum", "scrub")]
+    + [("encrypted", "making")],
 )
 def test_the_images_lose_what_was_not_flushed(work: str, kind: str) -> None:
     """Work whose flushes do nothing loses data in the built images."""

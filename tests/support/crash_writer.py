@@ -17,15 +17,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
+from typing import Any
 
 from eventlog import events as ev
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.store import Store
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from tests.support.watched_io import T, WatchedIO
 
 FLUSH = 0.01
 """Flush interval of the writers, in seconds."""
@@ -73,7 +71,7 @@ FIRST = ROUND + ROUNDS
 """The first slot of the times at which the words were accepted."""
 
 
-class KillingIO(JournalIO):
+class KillingIO(WatchedIO):
     """Journal I/O that kills the process at the n-th call, or half way through a write."""
 
     def __init__(self, shared: Shared, calls: int, mode: str) -> None:
@@ -83,40 +81,17 @@ class KillingIO(JournalIO):
         self._lock = Lock()  # no other call runs while the process dies
         self.armed = False
 
-    def _count(self, dying: Callable[[], object] | None = None) -> None:
-        if not self.armed:
-            return
-        with self._lock:
-            self._left -= 1
-            if self._left <= 0:
-                if self._half and dying is not None:
-                    dying()
-                die(self._shared)
-
-    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
-        """Write whole, half or not at all."""
-        self._count(lambda: os.pwrite(fd, memoryview(data)[: memoryview(data).nbytes // 2], offset))
-        return super().pwrite(fd, data, offset)
-
-    def fdatasync(self, fd: int) -> None:
-        """Flush, or die before it."""
-        self._count()
-        super().fdatasync(fd)
-
-    def rename(self, old: str, new: str) -> None:
-        """Rename, or die before it."""
-        self._count()
-        super().rename(old, new)
-
-    def unlink(self, path: str) -> None:
-        """Remove, or die before it."""
-        self._count()
-        super().unlink(path)
-
-    def reach(self, point: str) -> None:
-        """Reach a point of the fold, or die there."""
-        del point
-        self._count()
+    def call(self, name: str, run: Callable[..., T], *given: Any) -> T:
+        """Make the call; or die before it, or half way."""
+        if self.armed and name not in {"open", "pread"}:
+            with self._lock:
+                self._left -= 1
+                if self._left <= 0:
+                    if self._half and name == "pwrite":
+                        fd, data, offset = given
+                        run(fd, bytes(data)[: len(bytes(data)) // 2], offset)
+                    die(self._shared)
+        return run(*given)
 
 
 def die(shared: Shared) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 import eventlog
 from eventlog import Session, Store
@@ -22,13 +19,6 @@ from tests.support.shared import shared_path
 DATA = shared_path("data")
 SESSIONS = recorded(DATA, "claude_code_jsonl", "claude_web_json")
 GROWTH = sorted((DATA / "entireio_growth_series").glob("*/*.jsonl"))
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """Give a store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
 
 
 def own(store: Store, report: Report) -> list[Session]:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 import eventlog
 from eventlog import Session, Store
@@ -30,13 +27,6 @@ OLD = [
     if "codex" in path.name or ("session_" in path.name.rpartition("__")[2] and "agent_sessions" in str(path))
 ]
 META = {"id": "s1", "cwd": "/work", "cli_version": "0.136.0", "model_provider": "openai"}
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """Give a store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
 
 
 def happened(store: Store, report: Report) -> list[ev.Event]:

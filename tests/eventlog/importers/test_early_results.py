@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,6 @@ SHOWN = {
     "t4": "no such file",
     **{name: f"output of {name}" for name in ("t2", "late1", "t6", *(f"k{number}" for number in range(10)))},
 }
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """Give a store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
 
 
 def results(store: Store, session: str) -> dict[str, str]:

@@ -6,7 +6,6 @@ import io
 import json
 import random
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,20 +32,6 @@ from tests.support.opencode_exports import events_of_export
 from tests.support.parity import scenarios
 from tests.support.shared import shared_path
 from tests.support.spans import Timed
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """Give a store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
-
-
-@pytest.fixture
-def other() -> Iterator[Store]:
-    """Give another store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
 
 
 def test_reading_an_event_costs_a_few_times_its_json(store: Store) -> None:

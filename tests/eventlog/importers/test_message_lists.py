@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import eventlog
 from eventlog import Store
 from eventlog import events as ev
 from eventlog.errors import ImportFormatError
@@ -34,13 +33,6 @@ OTHERS = recorded(
     DATA, "role_content", "gemini_cli", "sharegpt", "pi_session", "recorded_http", "openhands", "crosswoz", "emollm"
 )
 IMAGE = "data:image/png;base64,AAAA"
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """Give a store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
 
 
 def listed(path: Path) -> tuple[Any, list[Any]]:

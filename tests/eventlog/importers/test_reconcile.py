@@ -25,13 +25,6 @@ from tests.support.import_counts import recorded
 from tests.support.shared import shared_path
 
 
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """Give a store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
-
-
 def record(number: int, text: str, *, parent: int | None = -1) -> dict[str, Any]:
     """Make the record of a line: a prompt when the number is odd, an answer when it is even."""
     kind = "user" if number % 2 else "assistant"

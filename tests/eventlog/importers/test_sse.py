@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import pytest
 
-import eventlog
 from eventlog import Store
 from eventlog import events as ev
 from eventlog.errors import ImportFormatError
@@ -41,13 +40,6 @@ HAIKU: dict[str, Any] = {
     "content": [],
     "usage": {"input_tokens": 3, "output_tokens": 1},
 }
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """Give a store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
 
 
 def happened(store: Store, report: Report) -> list[ev.Event]:

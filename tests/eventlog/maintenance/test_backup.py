@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import threading
 from pathlib import Path
 
@@ -14,11 +13,8 @@ import eventlog
 from eventlog.errors import AlreadyExistsError, BusyError, CallError, CursorError, UnfinishedError
 from eventlog.integrity.heads import StoreHead
 from eventlog.log.embedded.engine import open_log
-from eventlog.log.embedded.options import Options
-from eventlog.maintenance import backup as backups
 from eventlog.store import Store
 from projections.verify.verify import verify
-from tests.support.dying_io import DyingIO, survives
 from tests.support.faulty_io import FaultyIO
 from tests.support.sample_sessions import exchange
 
@@ -153,58 +149,6 @@ def test_writers_go_on_during_a_backup(tmp_path: Path) -> None:
         assert rounds
         store.backup(tmp_path / "b")
         sound(tmp_path / "b", store.head())
-
-
-def test_a_restore_that_dies_is_unfinished_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restore killed at any point is absent or refused as unfinished; a retry completes it."""
-    monkeypatch.setattr("eventlog.maintenance.copy_commits.BATCH_COMMITS", 3)
-    with eventlog.open(tmp_path / "s") as store:
-        fill(store, 1)
-        store.backup(tmp_path / "b")
-        head = store.head()
-    at, finished = 2, False
-    while not finished:
-        new = tmp_path / "new"
-        finished = survives(at, lambda io: backups.restore(tmp_path / "b", tmp_path / "new", options=Options(io=io)))
-        if not finished:
-            with pytest.raises(UnfinishedError):
-                eventlog.open(new, read_only=True)
-            with pytest.raises(UnfinishedError):
-                eventlog.open(new)
-            eventlog.restore(tmp_path / "b", new)
-        whole(new, head)
-        shutil.rmtree(new)
-        at += 3
-    assert at > 10
-
-
-def test_a_backup_that_dies_goes_on(tmp_path: Path) -> None:
-    """A second backup killed at any point is unfinished or whole; a retry completes it."""
-    with eventlog.open(tmp_path / "made") as store:
-        session = fill(store, 1)
-        store.backup(tmp_path / "first")
-        exchange(session)
-        head = store.head()
-
-    def work(io: DyingIO) -> None:
-        Store(open_log(tmp_path / "s", read_only=True, io=io)).backup(tmp_path / "b")
-
-    at, finished = 1, False
-    while not finished:
-        shutil.copytree(tmp_path / "made", tmp_path / "s")
-        shutil.copytree(tmp_path / "first", tmp_path / "b")
-        finished = survives(at, work)
-        try:
-            eventlog.open(tmp_path / "b", read_only=True).close()
-        except UnfinishedError:
-            assert not finished
-        with eventlog.open(tmp_path / "s") as store:
-            assert not store.backup(tmp_path / "b").whole
-        whole(tmp_path / "b", head)
-        shutil.rmtree(tmp_path / "s")
-        shutil.rmtree(tmp_path / "b")
-        at += 1
-    assert at > 5
 
 
 def test_a_full_disk_ends_a_backup_and_no_more(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,11 @@ import pytest
 import eventlog
 from eventlog import events as ev
 from eventlog.errors import BusyError, CallError, ErasedError, LeaseHeldError, RefusedError
-from eventlog.log.embedded.engine import open_log
 from eventlog.store import Store
 from projections.verify.verify import verify
 from projections.view.model_view import ModelView
-from tests.support.dying_io import DyingIO, survives
 from tests.support.engines import ENGINES, Engine
 from tests.support.file_search import files_with
-from tests.support.head_comparison import conversations
 from tests.support.sample_sessions import exchange
 
 SECRET = "the name of the king"
@@ -184,37 +180,6 @@ def test_a_rewriting_waits_for_nobody(tmp_path: Path, work: Callable[[Store], ob
         assert verify(store, deep=True).sound
     with eventlog.open("memory:") as store, pytest.raises(CallError):
         work(store)
-
-
-def test_a_vacuum_that_dies_leaves_one_whole_store(tmp_path: Path) -> None:
-    """A vacuum killed at any point leaves the old store or the new one, with equal heads."""
-    with eventlog.open(tmp_path / "made") as store:
-        family(store)
-        store.erase("p", forks="keep", subsessions="cascade")
-        head = store.head()
-        view = ModelView.of(store.session("f")).digest
-
-    def work(io: DyingIO) -> None:
-        store = Store(open_log(tmp_path / "s", io=io))
-        store.vacuum()
-        store.close()
-
-    at, finished, vacuumed = 1, False, set[bool]()
-    while not finished:
-        shutil.copytree(tmp_path / "made", tmp_path / "s")
-        finished = survives(at, work)
-        with eventlog.open(tmp_path / "s") as store:
-            assert conversations(store.head()) == conversations(head)
-            assert not store.log.check()
-            assert ModelView.of(store.session("f")).digest == view
-            exchange(store.session("f"))
-            gone = store.log.head("s")
-            assert gone is not None
-            vacuumed.add(gone.gone)
-            assert not {"swap", "next"} & {entry.name for entry in (tmp_path / "s").iterdir()}
-        shutil.rmtree(tmp_path / "s")
-        at += 2
-    assert vacuumed == {False, True}
 
 
 def test_a_backup_forgets_what_the_store_forgot(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import contents, part_of
 from eventlog.errors import NotFoundError
 from eventlog.history.cursor import cursor_at
-from eventlog.log.embedded.engine import open_log
 from eventlog.store import Store
 from projections.exports.markdown import markdown_of
 from projections.exports.opencode import opencode_json
@@ -22,7 +20,6 @@ from projections.reports.audit import audit
 from projections.transcript.transcript import Transcript
 from projections.verify.verify import verify
 from projections.view.model_view import LiveView, ModelView
-from tests.support.dying_io import DyingIO, survives
 from tests.support.engines import ENGINES, Engine
 from tests.support.file_search import files_with, holds
 from tests.support.head_comparison import conversations
@@ -188,38 +185,6 @@ def test_scrub_ends_the_digests_of_views_that_had_it(tmp_path: Path) -> None:
         assert [any(holds(data, digest or b"") for data in files) for digest in digests] == [True, False, False]
         assert [step.verdict for step in audit(session)][1:] == ["redacted", "redacted"]
         assert verify(store, deep=True).sound
-
-
-def test_a_scrub_that_dies_can_be_done_again(tmp_path: Path) -> None:
-    """A scrub killed at any point leaves a whole store with its head; a retry completes it."""
-    with eventlog.open(tmp_path / "made") as store:
-        session = talk(store)
-        for part in parts_with(session, "hunter2"):
-            session.redact(part, search=False)
-        session.values.put("plan", OLD * 200)
-        session.fork(id="f").values.put("plan", NEW)
-        session.values.put("plan", NEW)
-        head = store.head()
-
-    def work(io: DyingIO) -> None:
-        store = Store(open_log(tmp_path / "s", io=io))
-        store.scrub()
-        store.close()
-
-    at, finished = 3, False
-    while not finished:
-        shutil.copytree(tmp_path / "made", tmp_path / "s")
-        finished = survives(at, work)
-        with eventlog.open(tmp_path / "s") as store:
-            assert conversations(store.head()) == conversations(head)
-            assert not store.log.check()
-            if not finished:
-                store.scrub()
-            assert [found.value for name in "af" for found in store.session(name).values.items()] == [NEW, NEW]
-        assert not files_with(tmp_path / "s", "hunter2")
-        assert not files_with(tmp_path / "s", OLD)
-        shutil.rmtree(tmp_path / "s")
-        at += 5
 
 
 def test_a_restore_before_a_redaction_says_what_was_scrubbed_since(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from eventlog.codec.payload import LEDGER as REMAINED
 from eventlog.errors import BusyError, CallError, DamagedError, NotFoundError, UnfinishedError
 from eventlog.log import validation
 from eventlog.log.embedded.engine import open_log
-from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.layout import PAIR, TREES
 from eventlog.log.embedded.segments.meta_pages import are_in_turn, copy_as_of, sound_metas
@@ -32,7 +31,6 @@ from eventlog.log.embedded.segments.segments import Segments
 from eventlog.maintenance.repair import RepairReport, repair
 from projections.verify.verify import verify
 from projections.view.model_view import ModelView
-from tests.support.dying_io import survives
 from tests.support.embedded_log import abandon, put
 from tests.support.sample_sessions import exchange
 
@@ -379,23 +377,6 @@ def test_random_damage(tmp_path: Path, seed: int) -> None:
                 data[at + chance.randrange(64)] ^= 1 << chance.randrange(8)
         file.write_bytes(data)
     repaired(tmp_path / "s", payloads)
-
-
-def test_a_repair_that_dies_is_begun_again(tmp_path: Path) -> None:
-    """A repair killed at any point is refused as unfinished; a retry saves everything."""
-    payloads = fill(tmp_path / "s", many=1)
-    at, finished = 1, False
-    while not finished:
-        finished = survives(at, lambda io: repair(tmp_path / "s", tmp_path / "new", options=Options(io=io)))
-        if not finished:
-            with pytest.raises(UnfinishedError):
-                eventlog.open(tmp_path / "new")
-            assert not repair(tmp_path / "s", tmp_path / "new").losses
-        with eventlog.open(tmp_path / "new", read_only=True) as store:
-            assert {head.session for head in store.log.heads()} == set(payloads)
-            assert not store.log.check()
-        shutil.rmtree(tmp_path / "new")
-        at += 3
 
 
 TOP = 2**63 - 1

@@ -21,7 +21,6 @@ import eventlog
 from eventlog import events as ev
 from eventlog.log.contract import Log
 from eventlog.log.embedded.engine import open_log
-from eventlog.log.memory import MemoryLog
 from eventlog.recorder import (
     LogAggregateRecorder,
     LogApplicationRecorder,
@@ -37,16 +36,6 @@ from eventlog.recorder.factory import open_from
 MODULE = "eventlog.recorder"
 
 
-class OnMemory(TestCase):
-    """A log in memory for each test."""
-
-    def open(self) -> Log:
-        """A log that the test's end closes."""
-        log = MemoryLog()
-        self.addCleanup(log.close)
-        return log
-
-
 class OnDisk(TestCase):
     """A store directory for each test."""
 
@@ -59,20 +48,16 @@ class OnDisk(TestCase):
         return log
 
 
-class TestAggregateRecorderInMemory(OnMemory, cases.AggregateRecorderTestCase):
-    """Events by originator: atomic, unique, selected by version; in memory."""
+class TestAggregateRecorder(OnDisk, cases.AggregateRecorderTestCase):
+    """Events by originator: atomic, unique, selected by version."""
 
     def create_recorder(self) -> LogAggregateRecorder:
         """The recorder under test."""
         return LogAggregateRecorder(RecorderStream(self.open(), "app"))
 
 
-class TestAggregateRecorderOnDisk(OnDisk, TestAggregateRecorderInMemory):
-    """Events by originator: atomic, unique, selected by version; on disk."""
-
-
-class TestApplicationRecorderInMemory(OnMemory, cases.ApplicationRecorderTestCase[LogApplicationRecorder]):
-    """Notifications in memory: contiguous, selectable, written concurrently, followed live."""
+class TestApplicationRecorder(OnDisk, cases.ApplicationRecorderTestCase[LogApplicationRecorder]):
+    """Notifications: contiguous, selectable, written concurrently, followed live."""
 
     def create_recorder(self) -> LogApplicationRecorder:
         """The recorder under test."""
@@ -83,52 +68,36 @@ class TestApplicationRecorderInMemory(OnMemory, cases.ApplicationRecorderTestCas
         self.optional_test_insert_subscribe()
 
 
-class TestApplicationRecorderOnDisk(OnDisk, TestApplicationRecorderInMemory):
-    """Notifications on disk: contiguous, selectable, written concurrently, followed live."""
-
-
-class TestTrackingRecorderInMemory(OnMemory, cases.TrackingRecorderTestCase):
-    """Positions only grow, and can be waited for; in memory."""
+class TestTrackingRecorder(OnDisk, cases.TrackingRecorderTestCase):
+    """Positions only grow, and can be waited for."""
 
     def create_recorder(self) -> LogTrackingRecorder:
         """The recorder under test."""
         return LogTrackingRecorder(RecorderStream(self.open(), "app"))
 
 
-class TestTrackingRecorderOnDisk(OnDisk, TestTrackingRecorderInMemory):
-    """Positions only grow, and can be waited for; on disk."""
-
-
-class TestProcessRecorderInMemory(OnMemory, cases.ProcessRecorderTestCase):
-    """Events and their tracking position are recorded together or not at all; in memory."""
+class TestProcessRecorder(OnDisk, cases.ProcessRecorderTestCase):
+    """Events and their tracking position are recorded together or not at all."""
 
     def create_recorder(self) -> LogProcessRecorder:
         """The recorder under test."""
         return LogProcessRecorder(RecorderStream(self.open(), "app"))
 
 
-class TestProcessRecorderOnDisk(OnDisk, TestProcessRecorderInMemory):
-    """Events and their tracking position are recorded together or not at all; on disk."""
-
-
-class TestNotificationsInMemory(OnMemory, cases.NonInterleavingNotificationIDsBaseCase):
-    """Two large inserts at the same time do not interleave; in memory."""
+class TestNotifications(OnDisk, cases.NonInterleavingNotificationIDsBaseCase):
+    """Two large inserts at the same time do not interleave."""
 
     def create_recorder(self) -> LogApplicationRecorder:
         """The recorder under test."""
         return LogApplicationRecorder(RecorderStream(self.open(), "app"))
 
 
-class TestNotificationsOnDisk(OnDisk, TestNotificationsInMemory):
-    """Two large inserts at the same time do not interleave; on disk."""
-
-
 class OtherTrackingRecorder(LogTrackingRecorder):
     """A tracking recorder's subclass, for the factory to make."""
 
 
-class TestFactoryInMemory(cases.InfrastructureFactoryTestCase[LogFactory]):
-    """PERSISTENCE_MODULE selects our factory, which makes every kind of recorder; in memory."""
+class TestFactory(cases.InfrastructureFactoryTestCase[LogFactory]):
+    """PERSISTENCE_MODULE selects our factory, which makes every kind of recorder."""
 
     def setUp(self) -> None:
         """Name the module in the environment."""
@@ -137,7 +106,9 @@ class TestFactoryInMemory(cases.InfrastructureFactoryTestCase[LogFactory]):
 
     def path(self) -> str:
         """Where the store is."""
-        return "memory:"
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return folder.name + "/store"
 
     def expected_factory_class(self) -> type[LogFactory]:
         """Asked for by the test case."""
@@ -164,26 +135,14 @@ class TestFactoryInMemory(cases.InfrastructureFactoryTestCase[LogFactory]):
         return LogProcessRecorder
 
 
-class TestFactoryOnDisk(TestFactoryInMemory):
-    """PERSISTENCE_MODULE selects our factory, which makes every kind of recorder; on disk."""
-
-    def path(self) -> str:
-        """Where the store is."""
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        return folder.name + "/store"
-
-
 class InEnvironment(TestCase):
     """Cases that construct everything themselves select our module by environment variables."""
-
-    disk: ClassVar[bool] = False
 
     def setUp(self) -> None:
         """Set the environment; after the test close every opened log and remove the directory."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.path = f"{folder.name}/store" if self.disk else "memory:"
+        self.path = f"{folder.name}/store"
 
         def opened(env: Environment) -> Log:
             log = open_from(env)
@@ -198,16 +157,10 @@ class InEnvironment(TestCase):
             self.addCleanup(patch.stop)
 
 
-class TestExampleApplicationInMemory(InEnvironment, application_cases.ExampleApplicationTestCase):
-    """The example application runs on our module, with snapshots; in memory."""
+class TestExampleApplication(InEnvironment, application_cases.ExampleApplicationTestCase):
+    """The example application runs on our module, with snapshots."""
 
     expected_factory_topic = "eventlog.recorder.factory:LogFactory"
-
-
-class TestExampleApplicationOnDisk(TestExampleApplicationInMemory):
-    """The example application runs on our module, with snapshots; on disk."""
-
-    disk = True
 
 
 class CountersView(LogProcessRecorder, projection_cases.EventCountersView):
@@ -237,38 +190,22 @@ class CountersView(LogProcessRecorder, projection_cases.EventCountersView):
         self._increment("subsequent", tracking)
 
 
-class TestViewInMemory(OnMemory, projection_cases.EventCountersViewTestCase):
-    """A view is updated together with its position, each position once; in memory."""
+class TestView(OnDisk, projection_cases.EventCountersViewTestCase):
+    """A view is updated together with its position, each position once."""
 
     def construct_event_counters_view(self) -> CountersView:
         """The view under test."""
         return CountersView(RecorderStream(self.open(), "view"))
 
 
-class TestViewOnDisk(OnDisk, TestViewInMemory):
-    """A view is updated together with its position, each position once; on disk."""
-
-
-class TestProjectionInMemory(InEnvironment, projection_cases.AggregateEventCountersProjectionTestCase):
-    """A projection follows an application on our module, and its errors are raised; in memory."""
+class TestProjection(InEnvironment, projection_cases.AggregateEventCountersProjectionTestCase):
+    """A projection follows an application on our module, and its errors are raised."""
 
     view_class = CountersView
 
 
-class TestProjectionOnDisk(TestProjectionInMemory):
-    """A projection and the application it follows share one store; on disk."""
-
-    disk = True
-
-
-class TestEventSourcedProjectionInMemory(InEnvironment, projection_cases.EventSourcedProjectionTestCase):
-    """An event-sourced projection keeps its events and positions on our module; in memory."""
-
-
-class TestEventSourcedProjectionOnDisk(TestEventSourcedProjectionInMemory):
-    """An event-sourced projection shares one store with its application; on disk."""
-
-    disk = True
+class TestEventSourcedProjection(InEnvironment, projection_cases.EventSourcedProjectionTestCase):
+    """An event-sourced projection keeps its events and positions on our module."""
 
 
 class TestProjectionOfDecisions(InEnvironment, projection_cases.TaggedDecisionCountersProjectionTestCase):
@@ -279,7 +216,6 @@ class TestProjectionOfDecisions(InEnvironment, projection_cases.TaggedDecisionCo
         "DCBAPPLICATION_PERSISTENCE_MODULE": "eventsourcing.dcb.popo",
         "MAPPER_TOPIC": "eventsourcing.dcb.msgpack:MessagePackMapper",
     }
-    disk = True
 
 
 class Chats(Application[str]):

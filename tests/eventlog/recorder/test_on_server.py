@@ -23,31 +23,31 @@ class OnServer(TestCase):
         return log
 
 
-class TestAggregateRecorder(OnServer, cases.TestAggregateRecorderOnDisk):
+class TestAggregateRecorder(OnServer, cases.TestAggregateRecorder):
     """Events by originator: atomic, unique, selected by version."""
 
 
-class TestApplicationRecorder(OnServer, cases.TestApplicationRecorderOnDisk):
+class TestApplicationRecorder(OnServer, cases.TestApplicationRecorder):
     """Notifications: contiguous, selectable, written concurrently, followed live."""
 
 
-class TestTrackingRecorder(OnServer, cases.TestTrackingRecorderOnDisk):
+class TestTrackingRecorder(OnServer, cases.TestTrackingRecorder):
     """Positions only grow, and can be waited for."""
 
 
-class TestProcessRecorder(OnServer, cases.TestProcessRecorderOnDisk):
+class TestProcessRecorder(OnServer, cases.TestProcessRecorder):
     """Events and their tracking position are recorded together or not at all."""
 
 
-class TestNotifications(OnServer, cases.TestNotificationsOnDisk):
+class TestNotifications(OnServer, cases.TestNotifications):
     """Two large inserts at the same time do not interleave."""
 
 
-class TestView(OnServer, cases.TestViewOnDisk):
+class TestView(OnServer, cases.TestView):
     """A view is updated together with its position, each position once."""
 
 
-class TestFactory(cases.TestFactoryOnDisk):
+class TestFactory(cases.TestFactory):
     """PERSISTENCE_MODULE selects our factory, and EVENTLOG_PATH a server."""
 
     def path(self) -> str:
@@ -68,13 +68,13 @@ class InEnvironment(cases.InEnvironment):
         os.environ["EVENTLOG_PATH"] = self.path = address
 
 
-class TestExampleApplication(InEnvironment, cases.TestExampleApplicationOnDisk):
+class TestExampleApplication(InEnvironment, cases.TestExampleApplication):
     """The example application runs on a server, with snapshots."""
 
 
-class TestProjection(InEnvironment, cases.TestProjectionOnDisk):
+class TestProjection(InEnvironment, cases.TestProjection):
     """A projection and the application it follows share one log."""
 
 
-class TestEventSourcedProjection(InEnvironment, cases.TestEventSourcedProjectionOnDisk):
+class TestEventSourcedProjection(InEnvironment, cases.TestEventSourcedProjection):
     """An event-sourced projection shares one log with its application."""

@@ -11,7 +11,7 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Text, Todo
 from tests.support.engines import Engine
-from tests.support.sample_sessions import USAGE, exchange, said
+from tests.support.sample_sessions import USAGE, exchange
 
 
 @pytest.mark.promise(9)
@@ -76,30 +76,6 @@ def test_what_a_rollback_does_not_undo_stays(store: Store) -> None:
     with pytest.raises(NotFoundError):
         session.unpin(pin)
     assert store.info(session.id).title == "new"
-
-
-@pytest.mark.promise(13)
-def test_a_fork_continues_its_parent_and_neither_changes_the_other(engine: Engine) -> None:
-    """Promise 13: later events and rollbacks of a parent never change its fork, or reverse."""
-    store = engine.open()
-    parent = store.create_session(title="t", scope="s")
-    exchange(parent, "one")
-    at = parent.version
-    exchange(parent, "two")
-    fork = parent.fork(at)
-    assert (fork.version, store.info(fork.id).title, store.info(fork.id).scope) == (at + 1, "t", "s")
-    assert list(said(fork).values()) == ["one"]
-    exchange(fork, "other")
-    parent.rollback(2)
-    exchange(parent, "three")
-    assert list(said(fork).values()) == ["one", "other"]
-    assert list(said(parent).values()) == ["three"]
-    version = fork.version
-    store.close()
-    with engine.open() as again:
-        assert list(said(again.session(fork.id)).values()) == ["one", "other"]
-        info = again.info(fork.id)
-        assert (info.fork_of, info.forked_at, info.events) == (parent.id, at, version - at)
 
 
 @pytest.mark.promise(13)

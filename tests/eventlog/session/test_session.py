@@ -260,7 +260,7 @@ def test_what_needs_the_lease_is_refused_without_it(store: Store) -> None:
 
 
 def test_a_compaction_by_single_calls_needs_the_lease_around_it(store: Store) -> None:
-    """Starting a compaction outside a lease is refused, and the error says what to do."""
+    """Started or completed outside its lease a compaction is refused; the error says what to do."""
     session = store.create_session()
     exchange(session)
     part = session.context.request_compaction()
@@ -268,30 +268,21 @@ def test_a_compaction_by_single_calls_needs_the_lease_around_it(store: Store) ->
     with pytest.raises(RefusedError, match=r"`with session\.lease\(\):`"):
         session.context.start_compaction(part)
     assert session.version == before
-    with session.lease():
-        session.context.start_compaction(part)
-        with session.assistant(summary=True) as reply:
-            reply.add_text("what was done")
-            reply.finish()
-        session.context.complete_compaction(part, reply.id)
+    for inside in (False, True):
+        with session.lease():
+            session.context.start_compaction(part)
+            with session.assistant(summary=True) as reply:
+                reply.add_text("what was done")
+                reply.finish()
+            if inside:
+                session.context.complete_compaction(part, reply.id)
+        before = session.version
+        if not inside:
+            with pytest.raises(RefusedError, match=r"`with session\.lease\(\):`"):
+                session.context.complete_compaction(part, reply.id)
+            assert session.version == before
+            part = session.context.request_compaction()
     assert session.reader.state().compaction_in_force() is not None
-
-
-def test_a_compaction_is_completed_under_the_lease_that_it_was_started_under(store: Store) -> None:
-    """A compaction is completed only under its own lease; a refusal does not settle it."""
-    session = store.create_session()
-    exchange(session)
-    part = session.context.request_compaction()
-    with session.lease():
-        session.context.start_compaction(part)
-        with session.assistant(summary=True) as reply:
-            reply.finish()
-    before = session.version
-    with pytest.raises(RefusedError, match=r"`with session\.lease\(\):`"):
-        session.context.complete_compaction(part, reply.id)
-    assert session.version == before
-    session.context.fail_compaction(session.context.request_compaction(), "not now")
-    assert last(session) == ev.CompactionFailed(session.reader.state().compactions[-1][1], "not now")
 
 
 def test_a_compaction_is_failed_for_the_reason_that_the_caller_gives(store: Store) -> None:

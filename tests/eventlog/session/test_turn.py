@@ -132,21 +132,6 @@ def test_a_turn_that_no_task_answers_is_resumed(engine: Engine) -> None:
     assert asked(session).answer == (said,)
 
 
-def test_others_learn_that_a_turn_runs_or_waits(engine: Engine) -> None:
-    """While another task runs the session, its turn is running and later ones are queued."""
-    store = engine.open()
-    session = store.create_session(id="s")
-    with run_by_another(session, "r") as other:
-        for handle in (session, engine.open().session("s")):
-            assert asked(handle).state == "running"
-            assert asked(handle, "next", "later").state == "queued"
-            with handle.turn("last", "queued", delivery="queue") as turn:
-                assert (turn.state, turn.mine) == ("queued", False)
-        other(lambda: answer(session))
-    with session.turn("next", "later") as turn:
-        assert (turn.state, turn.mine) == ("resumed", True)  # the model saw the first question only
-
-
 def test_a_caller_may_wait_for_the_answer_or_the_lease(store: Store) -> None:
     """With a wait the caller gets the answer once it is there, or answers if the other let go."""
     session = store.create_session()
@@ -197,19 +182,6 @@ def test_a_failed_turn_is_begun_again(engine: Engine) -> None:
     ]
     with pytest.raises(RefusedError):
         turn.retry()
-
-
-def test_a_retry_that_another_was_quicker_with_is_none(engine: Engine) -> None:
-    """A retry finds the answer that another process gave meanwhile."""
-    session = engine.open().create_session(id="s")
-    broken(session, KeyError)
-    other = engine.open().session("s")
-    with session.turn("hi", "r") as turn:
-        with other.turn("hi", "r") as again:
-            again.retry()
-            said = answer(other)
-        turn.retry()
-        assert seen(turn) == ("done", False, (said,))
 
 
 def test_a_retry_waits_for_the_task_that_runs_the_session(store: Store) -> None:

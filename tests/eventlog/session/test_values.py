@@ -92,21 +92,6 @@ def test_items_are_in_the_order_of_keys(engine: Engine) -> None:
         assert [found.key for found in session.values.items(prefix)] == wanted
 
 
-@pytest.mark.promise(13)
-def test_a_fork_has_the_values_as_of_its_version(engine: Engine) -> None:
-    """A fork finds what was newest at its version, among any number of later and earlier ones."""
-    store = engine.open()
-    session = store.create_session()
-    revisions = [session.values.put("key", f"{number}") for number in range(3 * CHUNK + 2)]
-    for number in (0, 1, CHUNK - 1, CHUNK, 2 * CHUNK + 1, 3 * CHUNK + 1):
-        fork = session.fork(revisions[number])
-        assert fork.values.get("key") == StoredValue("key", f"{number}", revisions[number])
-        fork.values.drop("key")
-        assert fork.values.get("key") is None
-    assert session.fork(revisions[0] - 1).values.get("key") is None
-    assert content(session) == {"key": f"{3 * CHUNK + 1}"}
-
-
 @pytest.mark.parametrize(
     ("key", "value", "error"),
     [

@@ -9,6 +9,7 @@ import pytest
 import eventlog
 from projections.cli.app import run
 from tests.support.cli_runner import STREAM, Answer, Cli
+from tests.support.cli_sessions import talk
 
 IMAGE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -56,3 +57,10 @@ def stream(tmp_path: Path) -> Path:
     path = tmp_path / "answer.sse"
     path.write_text(STREAM)
     return path
+
+
+@pytest.fixture
+def talked(tmp_path: Path) -> Path:
+    """A store with the session `talk`: several turns with results."""
+    talk(tmp_path / "store")
+    return tmp_path / "store"

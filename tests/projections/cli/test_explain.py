@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import eventlog
 from projections.cli.exits import Exit
 from projections.loop import ContextWindow
 from tests.support.cli_runner import Cli, valid
-from tests.support.cli_sessions import talk
-
-
-@pytest.fixture
-def talked(tmp_path: Path) -> Path:
-    """A store with a session of several turns with results."""
-    talk(tmp_path / "store")
-    return tmp_path / "store"
 
 
 def explained(cli: Cli, *arguments: object) -> dict[str, object]:

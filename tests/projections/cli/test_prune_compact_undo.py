@@ -14,7 +14,7 @@ import pytest
 import eventlog
 from projections.cli.exits import Exit
 from tests.support.cli_runner import ROOT, Cli, valid
-from tests.support.cli_sessions import RECORDED, digest_of_view, recorded, talk
+from tests.support.cli_sessions import RECORDED, digest_of_view, recorded
 
 pytestmark = pytest.mark.promise(9)
 
@@ -23,13 +23,6 @@ pytestmark = pytest.mark.promise(9)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("EVENTLOG_PRUNE", "EVENTLOG_AUTO_COMPACT", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def talked(tmp_path: Path) -> Path:
-    """A store with the session `talk`."""
-    talk(tmp_path / "store")
-    return tmp_path / "store"
 
 
 def kinds_since(path: Path, version: int) -> list[str]:

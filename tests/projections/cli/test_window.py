@@ -24,13 +24,6 @@ def _switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture
-def talked(tmp_path: Path) -> Path:
-    """A store with the session `talk`."""
-    talk(tmp_path / "store")
-    return tmp_path / "store"
-
-
 def test_window_as_json_is_the_report(cli: Cli, talked: Path) -> None:
     """`window --json` is the report, fits its schema, and its kinds sum to the count."""
     found = cli("window", "talk", "--json").json

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 
 import pytest
 
-import eventlog
 from eventlog import Session, Store
 from eventlog.errors import EventlogError
 from eventlog.values import File
@@ -30,13 +29,6 @@ FILES = (
     File("application/pdf", "https://x.org/a.pdf"),
     File("text/csv", "data:text/csv,a%2Cb"),
 )
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """An empty store in memory."""
-    with eventlog.open("memory:") as opened:
-        yield opened
 
 
 def about(item: str, **own: str) -> str:

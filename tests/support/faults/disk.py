@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.faults.images import pieces
 from tests.support.faults.tracing import CHANGES, Call
+
+SECTOR = 512
+HOW = ("kept", "lost", "any", "torn")
+"""Fates of unflushed writes: all, none, any of them in any order, any sectors."""
 
 
 class _Write(NamedTuple):
@@ -258,7 +262,13 @@ def _pieces(write: _Write, how: str, chance: random.Random) -> list[_Write]:
     """The parts of a write that reach the disk; a new size does or does not."""
     if write.data is None:
         return [write] if how != "lost" and chance.random() < 0.5 else []
-    return [_Write(at, data) for at, data in pieces(write.data, write.at, how, chance)]
+    if how == "kept" or (how == "any" and chance.random() < 0.5):
+        return [write]
+    if how != "torn":
+        return []
+    first, end = write.at, write.at + len(write.data)
+    edges = [first, *range(first // SECTOR * SECTOR + SECTOR, end, SECTOR), end]  # aligned as the disk's are
+    return [_Write(at, write.data[at - first : to - first]) for at, to in pairwise(edges) if chance.random() < 0.5]
 
 
 def _put(file: bytearray, write: _Write) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import re
 import shutil
 from collections.abc import Callable, Collection
@@ -14,6 +16,8 @@ import pytest
 from eventlog.codec.payload import LEDGER, is_clear
 from eventlog.errors import AlreadyExistsError, CallError, DamagedError, ErasedError, ReadOnlyError, UnfinishedError
 from eventlog.integrity.heads import StoreHead
+from eventlog.log.commit import Committed, LeaseState
+from eventlog.log.contract import Log
 from eventlog.log.embedded.options import Options
 from eventlog.maintenance import backup as backups
 from eventlog.maintenance.repair import repair
@@ -23,6 +27,7 @@ from projections import ModelView
 from projections.verify.verify import verify
 from tests.support.faults.agent import finished, open_agent, sound, turn
 from tests.support.faults.encrypted_stores import KEPT, forgotten, is_said, keys_of
+from tests.support.faults.planned_appends import AT_LAST, OPTIONS, compare, workload
 from tests.support.faults.whole_stores import GONE, LAST, SECRET, SIZES, kept_head, opened, reading
 from tests.support.file_search import files_with
 from tests.support.sample_sessions import exchange
@@ -30,6 +35,7 @@ from tests.support.sample_sessions import exchange
 _STORE = {"edition", "format", "journal", "lmdb", "lock", "mark", "open", "turn"}
 _JOURNAL = re.compile(r"\d{10}\.log|spare-[^.]*")
 TURNS = 3
+PLAN = workload()
 
 
 def _has(store: Store, head: StoreHead, records: Collection[int] = (0,)) -> bool:
@@ -295,7 +301,59 @@ def _done_turns(place: Path) -> None:
     _clean(place / "s")
 
 
+def _appends(place: Path) -> None:
+    """Append the plan in groups of one to four, with derived values; note what is acknowledged."""
+    log = open_log(place / "s", keys=keys_of(place), **OPTIONS)
+    known, chance = len(log.commits_after(0, 1_000_000)), random.Random(3)
+    acks = os.open(place / "acknowledged", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    waiting = list(enumerate(PLAN))
+    while waiting:
+        group = [waiting.pop(0) for _ in range(min(len(waiting), chance.randrange(1, 5)))]
+        for number, ticket in [(number, log.submit(append)) for number, append in group]:
+            done = ticket.wait(60)
+            assert done.repeated == (number < known), f"request r{number} was not settled rightly"
+            os.write(acks, f"{done.session} {done.first} {done.last} {done.position}\n".encode())
+        log.put_derived([(b"derived", b"%d" % len(waiting))])
+    if (lease := _lease(log)) != AT_LAST:
+        assert log.set_lease("s0", AT_LAST, replaces=lease)
+    os.write(acks, b"lease\n")
+    log.close()
+
+
+def _lease(log: Log) -> LeaseState:
+    head = log.head("s0")
+    assert head is not None
+    return head.lease
+
+
+def _look_appends(place: Path) -> None:
+    if (place / "s" / "format").exists():
+        _compare_appends(place, open_log(place / "s", keys=keys_of(place), read_only=True, **OPTIONS))
+
+
+def _done_appends(place: Path) -> None:
+    assert _compare_appends(place, open_log(place / "s", keys=keys_of(place), **OPTIONS)) == len(PLAN)
+    _clean(place / "s")
+
+
+def _compare_appends(place: Path, log: Log) -> int:
+    """Check that what was acknowledged is there; return how many appends are."""
+    acks = place / "acknowledged"
+    lines = acks.read_text().split("\n") if acks.exists() else []
+    told = [
+        Committed(session, int(first), int(last), int(position))
+        for session, first, last, position in (line.split() for line in lines[:-1] if line != "lease")
+    ]
+    try:
+        found = compare(log, PLAN, told)
+        assert "lease" not in lines or _lease(log) == AT_LAST, "the lease is gone"
+    finally:
+        log.close()
+    return found
+
+
 WORKS = {
+    "appends": Work("nothing", _appends, _look_appends, _done_appends),
     "making": Work("nothing", _make, _look_made, _done_made),
     "backup": Work("plain", _backup, _look_backup, _done_backup),
     "backup of what is new": Work("more", _backup, _look_backup, _done_backup),

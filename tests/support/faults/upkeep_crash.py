@@ -22,8 +22,7 @@ from pathlib import Path
 from eventlog.errors import CallError, EventlogError
 from projections.tokens import TokenCounter
 from tests.support.crash_writer import child, must_succeed
-from tests.support.faults.disk import Recorder
-from tests.support.faults.images import HOW
+from tests.support.faults.disk import HOW, Recorder
 from tests.support.faults.tracing import CHANGES, SHORT, Call, traced
 from tests.support.faults.upkeep import WORKS, Work
 from tests.support.faults.whole_stores import TOLD, make_templates, patched

@@ -25,7 +25,7 @@ from tests.support.sample_sessions import exchange, started
 
 SIZES: dict[str, Any] = {"journal_bytes": 32 << 10, "fold_bytes": 24 << 10, "map_bytes": 96 << 10}
 """Options with a map too small for what is written: it grows."""
-TOLD = frozenset({"head", "turns", KEPT})
+TOLD = frozenset({"acknowledged", "head", "turns", KEPT})
 """Files for what is known outside the store."""
 SECRET = "the redacted name of the king"
 GONE = "what the erased session said"
@@ -75,6 +75,8 @@ def _fill(path: Path, weight: int) -> None:
         talk = store.session("b") if weight else store.create_session(id="b")
         talk.user(f"{SECRET} {LARGE}", id="m")
         talk.redact(started(talk, {"m"})[0], search=False)
+        for value in (f"{SECRET} {LARGE}", "the newest value"):
+            talk.values.put("plan", value)
         _say(store.create_session(id="gone"), GONE)
         keys = keys_of(path.parent)
         if keys is not None:

@@ -39,22 +39,6 @@ def output(process: subprocess.Popen[bytes]) -> list[str]:
 
 
 @pytest.mark.promise(1)
-@pytest.mark.parametrize(("mode", "first", "step"), [("before", 1, 3), ("half", 2, 3), ("power", 1, 1)])
-def test_killed_at_every_fault_point(tmp_path: Path, mode: str, first: int, step: int) -> None:
-    """Killed at any call of the journal's I/O, the log keeps all that was acknowledged."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.support.log_crasher", str(tmp_path), mode, str(first), str(step)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "acknowledged at the end 62" in done.stdout
-
-
-@pytest.mark.promise(1)
 def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
     """`kill -9` of one writer loses nothing it acknowledged and stops no other (promise 1)."""
     path = tmp_path / "store"

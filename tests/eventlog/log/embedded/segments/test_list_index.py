@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.validation import RESERVED
 from tests.eventlog.log.test_lists import ids, lists_of, put
-from tests.support.dying_io import DyingIO, survives
+from tests.support.crash_writer import KillingIO, Shared, child
 from tests.support.faulty_io import FaultyIO
 from tests.support.python_process import ROOT, printed
 from tests.support.sample_sessions import begin
@@ -151,12 +152,16 @@ def test_a_process_killed_while_the_index_is_made(tmp_path: Path) -> None:
         path = tmp_path / str(at)
         filled(path)
 
-        def work(io: DyingIO, path: Path = path) -> None:
+        def work(io: KillingIO, path: Path = path) -> None:
             log = opened(path, io=io)
             newest(log)
             os._exit(0)
 
-        alive = survives(at, work)
+        io = KillingIO(Shared(), at, "before")
+        io.armed = True
+        _, status = os.waitpid(child(partial(work, io)), 0)
+        assert status in {0, signal.SIGKILL}
+        alive = not status
         log = opened(path)
         assert newest(log) == [f"s{number}" for number in range(8, -1, -1)]
         assert is_current(log)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventlog import RecordBuilder
-from tests.growth.on_asyncio import ASYNCIO
+from tests.growth.names import public_operations
 from tests.growth.on_commands import COMMANDS
 from tests.growth.on_files import FILES
 from tests.growth.on_pages import ANSWERS, PAGES
@@ -27,7 +27,6 @@ TABLES: dict[str, Table] = {
     "records": RECORDS,
     "turns": TURN,
     "values": VALUES,
-    "asyncio": ASYNCIO,
     "views": VIEWS,
     "transcripts": TRANSCRIPTS,
     "cold views": COLD_VIEWS,
@@ -45,7 +44,6 @@ WITHOUT: dict[str, str] = {
         f"ModelCatalogue.{name}": "reads a table in memory, whatever the store holds"
         for name in ("extended", "get", "limits", "near", "price")
     },
-    "AsyncLive": "awaits `LiveSession`, which is measured",
     "SessionReader.at_once": "asks a server for one snapshot, and reads nothing",
     "Executor.leave_checkpoint": "reads what a view reads, and stores it: `ModelView.of, cold`",
     "AnthropicMapping.read": _TOLD,
@@ -66,3 +64,10 @@ WITHOUT: dict[str, str] = {
 def name_of(entry: str) -> str:
     """The public name that a table entry is about."""
     return entry.partition(",")[0]
+
+
+WITHOUT |= {
+    name: "awaits its blocking twin, which is measured"
+    for name in public_operations()
+    if name.startswith("Async") and not any(name_of(entry) == name for table in TABLES.values() for entry in table)
+}

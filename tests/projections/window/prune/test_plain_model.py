@@ -205,5 +205,7 @@ def test_a_plan_is_that_of_the_plain_model(planner: str) -> None:
         expected: list[ToolPart] = getattr(Model(messages, policy, usable, inside=inside), planner.replace("-", "_"))()
         found = plan(messages, policy, usable, inside=inside)
         assert list(parts_of(found)) == [part.id for part in expected]
-        plans += found is not None
+        if found is not None:
+            assert found.freed == (sum(map(size, expected)) if planner == "opencode" else freed(expected))
+            plans += 1
     assert plans > CASES / 10

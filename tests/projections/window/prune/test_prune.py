@@ -78,29 +78,6 @@ def test_planning_again_after_a_plan_gives_nothing(
     assert plan(state, policy, usable, inside=inside) is None
 
 
-def test_a_turn_begins_at_a_real_user_message() -> None:
-    """Neither the program's messages nor a compaction's marker make a turn older."""
-    talk = Talk()
-    talk.user().step(talk.tool(100)).user().step(talk.tool(100)).user(synthetic=True).step(talk.tool(100))
-    talk.user().step(talk.tool(100))
-    policy = PrunePolicy(protect=0, minimum=0)
-    assert parts_of(plan(talk.messages, policy)) == ("t0",)
-    assert parts_of(plan(talk.messages, msgspec.structs.replace(policy, turns=1))) == ("t0", "t1", "t2")
-
-
-def test_inside_a_loop_steps_are_protected() -> None:
-    """Within one long turn all but the last two steps may be pruned."""
-    talk = Talk()
-    talk.user()
-    for _ in range(5):
-        talk.step(talk.tool(100))
-    talk.step()
-    policy = PrunePolicy(protect=0, minimum=0)
-    assert parts_of(plan(talk.messages, policy, inside=True)) == ("t0", "t1", "t2")
-    assert plan(talk.messages, policy) is None
-    assert plan(talk.messages, msgspec.structs.replace(policy, steps=None), inside=True) is None
-
-
 @pytest.mark.parametrize("planner", ["recency", "superseded", "cost-aware"])
 @pytest.mark.parametrize("stop", [False, True])
 def test_names_of_protected_tools_are_compared_without_case(planner: str, *, stop: bool) -> None:
@@ -124,15 +101,6 @@ def test_bounds_shrink_with_the_window() -> None:
     assert (case.protect, case.minimum) == (40_000, 20_000)
     fixed = PruneCase(conversation([]), PrunePolicy(scale=False), Letters(), DEFAULT, 24_000, inside=False)
     assert (fixed.protect, fixed.minimum) == (40_000, 20_000)
-
-
-def test_already_pruned_results_are_skipped() -> None:
-    """A pruned result does not hide older ones, unless the policy says that it ends the walk."""
-    talk = Talk()
-    talk.user().step(talk.tool(100)).step(talk.tool(100, pruned=True)).step(talk.tool(100)).user().user()
-    policy = PrunePolicy(protect=0, minimum=0)
-    assert parts_of(plan(talk.messages, policy)) == ("t0", "t2")
-    assert parts_of(plan(talk.messages, msgspec.structs.replace(policy, stop_at_pruned=True))) == ("t2",)
 
 
 def test_attachments_count() -> None:
@@ -169,25 +137,3 @@ def test_planners_are_pluggable(monkeypatch: pytest.MonkeyPatch) -> None:
         register_planner("recency", lambda _: None)
     with pytest.raises(NotFoundError):
         plan(talk.messages, PrunePolicy(policy="nobody's"))
-
-
-@pytest.mark.parametrize("planner", ["cost-aware", "recency", "superseded"])
-def test_results_no_larger_than_the_marker_stay(planner: str) -> None:
-    """Results no larger than the marker are no candidates, and freed tokens exclude it."""
-    talk = Talk()
-    for number in range(273):
-        talk.user().step(talk.tool(CLEARED_TOKENS - number % 3 if number < 77 else 500, input={"command": "ls"}))
-    policy = PrunePolicy(policy=planner, turns=0, protect=0, minimum=0, expected_turns=1_000)
-    found = plan(talk.user().user().messages, policy)
-    assert found is not None
-    assert len(found.parts) == 196
-    assert not {f"t{number}" for number in range(77)} & set(found.parts)
-    assert found.freed == (500 - CLEARED_TOKENS) * len(found.parts)
-
-
-def test_opencode_clears_small_results_too() -> None:
-    """OpenCode's planner takes every result beyond the protected ones, at full size."""
-    talk = Talk()
-    talk.user().step(talk.tool(1)).step(talk.tool(500)).user().user()
-    policy = PrunePolicy(policy="opencode", protect=0, minimum=0)
-    assert plan(talk.messages, policy) == PrunePlan(("t0", "t1"), 501, "opencode")

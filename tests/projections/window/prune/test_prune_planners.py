@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from eventlog.values import Patch
 from projections.conversation.parts import Message, NotePart, TextPart, ToolPart
 from projections.window.policy.policy import Prices, PrunePolicy
-from projections.window.prune.case import CLEARED_TOKENS
-from projections.window.prune.planner import PrunePlan
 from tests.support.prune_sessions import Letters, Talk, naive_recency, parts_of, plan, policies, rooms, talks, tools_of
 
 SUPERSEDED = PrunePolicy(policy="superseded", protect=1_000, minimum=0)
@@ -70,24 +68,6 @@ def test_changed_files_supersede_what_was_read_of_them() -> None:
     talk.user().step(talk.tool(100, "read", input={"filePath": "/w/a.py"}))
     talk.step(talk.tool(100), NotePart("p", note=Patch("h", ("/w/a.py", "/w/b.py")))).user().user()
     assert parts_of(plan(talk.messages, SUPERSEDED)) == ("t0",)
-
-
-@pytest.mark.parametrize("fields", [{"status": "failed"}, {"pruned": True}, {"removed": True}])
-def test_what_is_not_shown_supersedes_nothing(fields: dict[str, Any]) -> None:
-    """A failed, removed or pruned read supersedes no earlier one."""
-    talk = Talk()
-    arguments = {"filePath": "/a.py"}
-    talk.user().step(talk.tool(100, "read", input=arguments)).user()
-    talk.step(talk.tool(100, "read", input=arguments, **fields)).user()
-    assert plan(talk.messages, SUPERSEDED) is None
-
-
-def test_superseded_results_in_protected_turns_stay() -> None:
-    """Superseded results in protected turns, or steps inside a loop, stay."""
-    talk = Talk()
-    talk.user().step(talk.tool(100, input={})).step(talk.tool(100, input={})).step(talk.tool(100, input={}))
-    assert plan(talk.messages, SUPERSEDED) is None
-    assert parts_of(plan(talk.messages, SUPERSEDED, inside=True)) == ("t0",)
 
 
 @given(talks(), policies, rooms)
@@ -153,16 +133,6 @@ def test_cost_aware_is_the_cheapest_beginning(
     assert cost(messages, found, policy) == min(cost(messages, choice, policy) for choice in choices)
 
 
-def test_cost_aware_waits_until_it_pays() -> None:
-    """With few requests to come a broken cache costs more than a cleared result saves."""
-    talk = Talk()
-    talk.user().step(talk.tool(20_000)).user("u" * 30_000).user()
-    policy = PrunePolicy(policy="cost-aware", protect=0, prices=PRICES)
-    assert plan(talk.messages, msgspec.structs.replace(policy, expected_turns=5)) is None
-    found = plan(talk.messages, msgspec.structs.replace(policy, expected_turns=50))
-    assert found == PrunePlan(("t0",), 20_000 - CLEARED_TOKENS, "cost-aware")
-
-
 @pytest.mark.parametrize(("behind", "pays"), [(17_371, True), (17_372, False)])
 def test_cost_aware_is_exact_at_the_edge(behind: int, *, pays: bool) -> None:
     """Ten requests save 19,992 tokens each at the cached price."""
@@ -183,10 +153,3 @@ def test_opencode_counts_every_user_message() -> None:
     talk.compaction()
     assert parts_of(plan(talk.messages[:-1], OPENCODE)) == ("t0", "t1")
     assert plan(talk.messages, msgspec.structs.replace(OPENCODE, turns=0)) is None
-
-
-def test_opencode_stops_at_what_is_pruned() -> None:
-    """OpenCode's planner takes nothing older than an already pruned result."""
-    talk = Talk()
-    talk.user().step(talk.tool(100)).step(talk.tool(100, pruned=True)).step(talk.tool(100)).user().user()
-    assert parts_of(plan(talk.messages, OPENCODE)) == ("t2",)

@@ -125,18 +125,22 @@ def test_only_the_named_runs_go_from_state_and_view(
 
 
 @pytest.mark.promise(4)
-@pytest.mark.parametrize("durability", ["sync", "exit"])
-def test_a_run_that_went_leaves_no_byte(durability: Durability, tmp_path: Path) -> None:
-    """After a scrub no file has a word of the run, nor the writes before it."""
+@pytest.mark.parametrize("way", ["sync", "exit", "pruned"])
+def test_a_run_that_went_leaves_no_byte(way: str, tmp_path: Path) -> None:
+    """After a scrub no file has a word of the run, its snapshot, or the writes before it."""
     saver = EverdeltaSaver(eventlog.open(tmp_path / "store"))
-    graph = graph_on(saver)
-    play(graph, plain(*"abc"), durability)
-    saver.delete_for_runs(["b", "c"])
+    graph = graph_on(saver, every=1, noting=1) if way == "pruned" else graph_on(saver)
+    play(graph, plain(*"abc"), "exit" if way == "exit" else "sync")
+    if way == "pruned":
+        saver.prune(["t"])
+        play(graph, plain("d"))
+    kept, gone = ("ab", "cd") if way == "pruned" else ("a", "bc")
+    saver.delete_for_runs([*gone])
     saver.store.scrub()
-    assert texts(graph) == ["question of a", "answer of a"]
+    assert texts(graph) == [f"{what} of {name}" for name in kept for what in ("question", "answer")]
     saver.store.close()
-    assert files_with(tmp_path / "store", "of a")
-    assert [*files_with(tmp_path / "store", "of b"), *files_with(tmp_path / "store", "of c")] == []
+    assert files_with(tmp_path / "store", f"answer of {kept[-1]}")
+    assert [found for name in gone for found in files_with(tmp_path / "store", f"of {name}")] == []
 
 
 @pytest.mark.promise(4)
@@ -252,19 +256,3 @@ def test_after_a_prune_only_the_named_runs_go(durability: Durability, every: int
     saver.delete_for_runs([*gone])
     assert texts(graph) == [f"{what} of {name}" for name in [*left, "i"] for what in ("question", "answer")]
     assert viewed(ModelView.of(saver.session("t"))) == listed(graph.get_state(config_of()).values["messages"])
-
-
-@pytest.mark.promise(4)
-def test_a_pruned_run_that_went_leaves_no_byte(tmp_path: Path) -> None:
-    """After a scrub no file has a word of a run whose snapshot stayed."""
-    saver = EverdeltaSaver(eventlog.open(tmp_path / "store"))
-    graph = graph_on(saver, every=1, noting=1)
-    play(graph, plain(*"abc"))
-    saver.prune(["t"])
-    play(graph, plain("d"))
-    saver.delete_for_runs(["c", "d"])
-    saver.store.scrub()
-    assert texts(graph) == [f"{what} of {name}" for name in "ab" for what in ("question", "answer")]
-    saver.store.close()
-    assert files_with(tmp_path / "store", "answer of b")
-    assert [*files_with(tmp_path / "store", "answer of c"), *files_with(tmp_path / "store", "answer of d")] == []

@@ -42,20 +42,6 @@ def told(store: Store, after: str | int | None = None, **options: Any) -> list[R
     return list(store.subscribe(after, timeout=0, **options))
 
 
-@pytest.mark.promise(2)
-def test_every_cursor_goes_on_behind_its_event(engine: Engine) -> None:
-    """Promise 2: what a reader took in and what it gets at the cursor is each event once."""
-    store = engine.open()
-    fill(store)
-    everything = told(store)
-    assert len({recorded.cursor for recorded in everything}) == len(everything)
-    for number, recorded in enumerate(everything, 1):
-        rest = told(store, recorded.cursor)
-        assert sorted(everything[:number] + rest, key=place) == sorted(everything, key=place)
-        assert rest == sorted(rest, key=everything.index)
-    assert told(store, everything[-1].cursor) == []
-
-
 def place(recorded: Recorded) -> tuple[str, int]:
     """The session and version of an event."""
     return recorded.session, recorded.version

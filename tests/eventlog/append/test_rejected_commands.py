@@ -10,7 +10,7 @@ import pytest
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.codec.bodies import INLINE
-from eventlog.errors import BusyError, ConflictError, FencedError, LimitError, UnknownOutcomeError
+from eventlog.errors import BusyError, ConflictError, EventlogError, FencedError, LimitError, UnknownOutcomeError
 from eventlog.log.commit import LeaseState
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -222,10 +222,14 @@ def test_a_failure_that_others_hear_of_first_is_the_callers(log: FaultyLog, sess
 
 
 @pytest.mark.promise(4)
-def test_an_unknown_outcome_is_told_as_such(log: FaultyLog, session: Session) -> None:
-    """Promise 4: an unknown outcome is raised as such, and the command is not tried again."""
-    log.fail, log.error = 1, UnknownOutcomeError("gone")
-    with pytest.raises(UnknownOutcomeError):
+@pytest.mark.parametrize(("times", "error"), [(1, UnknownOutcomeError("gone")), (1_000, ConflictError("s", 1, 2))])
+def test_an_outcome_that_is_no_commit_is_told_as_such(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, times: int, error: EventlogError
+) -> None:
+    """Promise 4: an unknown outcome, or an endless conflict, is raised; nothing is written."""
+    monkeypatch.setattr("eventlog.append.backoff.PATIENCE", 0.05)
+    log.fail, log.error = times, error
+    with pytest.raises(type(error)):
         together(session, lambda: session.user("a", id="a"))
     log.fail = 0
     session.store.flush()

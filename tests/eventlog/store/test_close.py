@@ -84,18 +84,27 @@ def stored(log: FaultyLog) -> Session:
 
 
 @pytest.mark.promise(1)
-@pytest.mark.parametrize("piece", ["late", "late" * LONG_DELTA])
-def test_a_delta_that_comes_too_late_is_refused(
-    log: FaultyLog, store: Store, gate: Gate, text: TextStream, piece: str
+@pytest.mark.parametrize("piece", ["late", "late" * LONG_DELTA, None])
+def test_what_comes_too_late_is_refused(
+    log: FaultyLog, store: Store, gate: Gate, text: TextStream, piece: str | None
 ) -> None:
-    """Promise 1: a delta checked before a close and added after it is refused."""
+    """Promise 1: a delta, or an event without a waiter, that comes after a close is refused."""
     outcome: list[EventlogError | None] = []
-    late = gate.run(lambda: text.append(piece), outcome)
+    executor = text._executor
+
+    def come() -> None:
+        if piece is None:
+            executor.command([ev.Custom("n", "{}")], wait=False)
+        else:
+            text.append(piece)
+
+    late = gate.run(come, outcome)
     store.close()
     gate.opened.set()
     late.join(PATIENCE)
     assert [type(error) for error in outcome] == [ClosedError]
     assert said(stored(log)) == {"p": "kept "}
+    assert not any(isinstance(recorded.event, ev.Custom) for recorded in stored(log).events())
 
 
 @pytest.mark.promise(1)

@@ -10,11 +10,8 @@ from itertools import pairwise
 import pytest
 
 import eventlog
-from eventlog.codec.decoded import DecodedCommit, Span
-from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.decoded import DecodedCommit
 from eventlog.errors import ImportFormatError
-from eventlog.events import LASTING
-from eventlog.history.lineage import StreamRange
 from eventlog.importers import import_file
 from eventlog.session.session import Session
 from projections.replay.loop import Follower, replay
@@ -22,6 +19,7 @@ from projections.transcript.transcript import TranscriptProjection
 from projections.view.model_view import LiveView, ModelView, ModelViewProjection
 from projections.view.neutral import Call, NeutralMessage, Result
 from tests.support.shared import shared_path
+from tests.support.spans import Recording
 
 DATA = shared_path("data")
 SOURCES = sorted(
@@ -39,56 +37,21 @@ THIN = 8
 GROUPS = 24
 
 
-class Until:
+class Until(Recording):
     """A session up to an earlier version, read once and held in memory."""
 
     def __init__(self, session: Session) -> None:
-        self.id = session.id
+        super().__init__((), name=session.id)
         self._decoded = list(session.reader.decoded_commits())
-        self._history = session.reader.state().history
-        self.version = 0
-
-    def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
-        """Every event of a range of versions."""
-        for decoded in self.decoded_commits(after, upto):
-            yield from decoded.spans()
+        self._past = session.reader.state().history
 
     def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
-        """Every event of a range of versions, append by append."""
-        last = self.version if upto is None else min(upto, self.version)
-        for decoded in self._decoded:
-            part = decoded.cut(after, last)
-            if part is not None:
-                yield part
+        """Yield the runs append by append, none behind the version."""
+        return super().decoded_commits(after, self.version if upto is None else min(upto, self.version))
 
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
         """The effective versions."""
-        return self._history.at(self.version if at is None else at)
-
-    def ancestry(self) -> tuple[StreamRange, ...]:
-        """The one stream that these events are of."""
-        return (StreamRange(self.id, 1, self.version),)
-
-    def inherited_redactions(self) -> tuple[str, ...]:
-        """No part: this is no fork."""
-        return ()
-
-    def forgotten(self) -> tuple[tuple[int, int], ...]:
-        """No version."""
-        return ()
-
-    def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
-        """The effective history."""
-        last = self.version if at is None else at
-        ranges = self.effective_ranges(last)
-        for span in self.spans(after, last):
-            if len(ranges) == 1 or (not isinstance(span.item, DeltaRun) and isinstance(span.item, LASTING)):
-                yield span
-                continue
-            for first, end in ranges:
-                part = span.cut(first - 1, end)
-                if part is not None:
-                    yield part
+        return self._past.at(self.version if at is None else at)
 
 
 def versions(session: Session) -> list[int]:

@@ -659,17 +659,6 @@ def test_a_batch_is_its_events(items: list[Timed]) -> None:
     assert many.encode() == one.encode()
 
 
-def test_redaction_counts_at_every_version(store: eventlog.Store) -> None:
-    """A redaction hides its part in the view of every version, earlier ones too."""
-    session = store.create_session()
-    session.user("the password is hunter2")
-    version = session.version
-    part = next(iter(session.reader.state().parts))
-    session.append([(1, ev.PartRedacted(part))])
-    for at in (None, version):
-        assert texts(chat_messages(ModelView.of(session, at).messages)) == ["[Redacted]"]
-
-
 PARTLY = [
     DEFAULT,
     OPENCODE_1_18,

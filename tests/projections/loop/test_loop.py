@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 import pytest
 
 from eventlog import events as ev
-from eventlog.errors import CallError, FencedError, LeaseHeldError, RefusedError, SummarizerError, WindowTooSmallError
+from eventlog.errors import CallError, LeaseHeldError, RefusedError, SummarizerError, WindowTooSmallError
 from eventlog.session.owner import LIVE
 from eventlog.session.session import Session
 from eventlog.values import INTERRUPTED, File, Limits, MessageError, Subtask, Text, Tokens, Usage
@@ -681,37 +680,6 @@ def test_subtasks_run_in_sub_sessions_before_the_model_is_called(engine: Engine)
     assert [texts(ModelView.of(child).messages) for child in children] == [["count"], ["sing"]]
     assert {child.info.parent for child in children} == {session.id}
     assert {child.info.scope for child in children} == {"alice"}
-
-
-def test_a_subtask_that_a_crash_broke_off_goes_on_in_the_same_sub_session(engine: Engine) -> None:
-    """After a crash inside a subtask it runs again, in the sub-session that it had."""
-    store = engine.open()
-    session = store.create_session(id="s")
-    session.user([Text("do"), Subtask("count", "to count")])
-    session.executor.acquire()
-    window = ContextWindow(session, model=MODEL, limits=Limits(), environment={})
-    step = window.next_step()
-    assert isinstance(step, RunSubtask)
-    seen: list[str] = []
-
-    def dies(child: Session) -> str:
-        seen.append(child.id)
-        crash(session)
-        loop = Loop(engine.open().session("s"), lambda _request: Reply("ok"))
-        with loop.window() as again:
-            again_step = again.next_step()
-            assert isinstance(again_step, RunSubtask)
-            seen.append(again.run_subtask(again_step, lambda _child: "1, 2, 3").id)
-            assert loop.go(again) == Stop("finished")
-        (found,) = results(loop.requests[0].messages)
-        assert "1, 2, 3" in found.output
-        return "too late"
-
-    with pytest.raises(FencedError):
-        window.run_subtask(step, dies)
-    assert seen[0] == seen[1]
-    with suppress(FencedError):
-        store.close()
 
 
 def test_an_interrupt_from_another_handle_stops_the_loop(engine: Engine) -> None:

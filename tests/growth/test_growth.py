@@ -95,22 +95,6 @@ def test_an_operation_grows_at_most_with_the_number_of_sessions(tmp_path: Path, 
     assert not steep
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.skipif(not SLOW, reason="the long form, with EVERDELTA_SLOW=1")
-def test_stores_and_commands_grow_at_most_with_the_number_of_sessions(tmp_path: Path) -> None:
-    """With eight times the sessions an operation costs at most eight times as much."""
-    small, large = (built(tmp_path / str(number), Shape(400, number)) for number in (1_000, 8_000))
-    steep = {
-        name: growth.ratio
-        for table in ("stores", "commands")
-        for name, operation in TABLES[table].items()
-        if not (growth := compared(operation, small, large, 8)).sound
-    }
-    small.close()
-    large.close()
-    assert not steep
-
-
 def test_a_cost_that_grows_is_found(tmp_path: Path) -> None:
     """The harness finds linear cost declared constant, and quadratic declared linear."""
     small, large = Place(tmp_path, Shape(1_000, 0)), Place(tmp_path, Shape(8_000, 0))

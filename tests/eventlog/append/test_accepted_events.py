@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.codec.decoded import Recorded
-from eventlog.errors import AlreadyExistsError, CallError, EventlogError, ForkedProcessError
+from eventlog.errors import AlreadyExistsError, CallError, EventlogError
 from eventlog.history import checkpoint_store
 from eventlog.session.session import Session
 from eventlog.session.text_stream import LONG_DELTA
@@ -148,37 +147,6 @@ def test_options_are_looked_at_when_a_store_is_opened(engine: Engine, option: st
     """An impossible flush interval is refused at opening, not by a thread that dies later."""
     with pytest.raises(CallError):
         engine.open(**{option: -1})
-
-
-def test_a_child_process_may_not_use_the_store(first: Store) -> None:
-    """After `os.fork()` every inherited handle refuses in the child, without a lock wait."""
-    session = first.create_session()
-    session.executor.acquire()
-    reply = session.assistant()
-    reply.begin()
-    text = reply.stream_text()
-    text.append("a")
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        said: list[str] = []
-        for command in (lambda: text.append("b"), lambda: session.rename("c"), lambda: list(first.sessions())):
-            try:
-                command()
-                said.append("allowed")
-            except ForkedProcessError:
-                said.append("refused")
-            except BaseException as error:  # noqa: BLE001 - told to the parent
-                said.append(repr(error))
-        os.write(writing, ",".join(said).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as told:
-        assert told.read() == "refused,refused,refused"
-    os.waitpid(child, 0)
-    text.append("d")
-    reply.finish()
-    assert texts(list(session.events())) == ["a", "d"]
 
 
 @pytest.mark.promise(8)

@@ -304,20 +304,6 @@ def test_a_command_under_a_lease_of_its_own_is_told_its_own_outcome(
 
 
 @pytest.mark.promise(4)
-def test_a_conflict_that_never_ends_is_no_commit(
-    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Promise 4: a caller who is always too late hears of a conflict; nothing is written."""
-    monkeypatch.setattr("eventlog.append.backoff.PATIENCE", 0.05)
-    log.fail, log.error = 1_000, ConflictError("s", 1, 2)
-    with pytest.raises(ConflictError):
-        together(session, lambda: session.user("a", id="a"))
-    log.fail = 0
-    session.store.flush()
-    assert users(log) == []
-
-
-@pytest.mark.promise(4)
 def test_deltas_of_a_refused_pipelines_part_are_refused_with_it(log: FaultyLog, session: Session) -> None:
     """Promise 4: text for a part of a refused pipeline fails no later caller."""
     with session.assistant() as reply:

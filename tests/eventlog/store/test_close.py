@@ -136,19 +136,6 @@ def test_a_delta_that_comes_during_the_last_flush_goes_in_or_is_refused(
 
 
 @pytest.mark.promise(1)
-def test_an_event_that_comes_too_late_is_refused(log: FaultyLog, store: Store, gate: Gate, text: TextStream) -> None:
-    """Promise 1: an event without a waiter that comes after the close is refused."""
-    outcome: list[EventlogError | None] = []
-    executor = text._executor
-    late = gate.run(lambda: executor.command([ev.Custom("n", "{}")], wait=False), outcome)
-    store.close()
-    gate.opened.set()
-    late.join(PATIENCE)
-    assert [type(error) for error in outcome] == [ClosedError]
-    assert not any(isinstance(recorded.event, ev.Custom) for recorded in stored(log).events())
-
-
-@pytest.mark.promise(1)
 def test_what_was_accepted_through_a_handle_that_is_gone_is_durable(log: FaultyLog) -> None:
     """Promise 1: closing commits what a session accepted after its handle is gone."""
     for end in (Store.close, Store.flush):

@@ -63,7 +63,8 @@ class CommandQueue(AcceptedCommands):
         """The newest own appends, once a follower has asked for them (`own_appends.py`)."""
         self.is_followed = False
         self.is_remote = committed.log.engine.is_remote
-        self._values = ValueIndex(committed.log, committed.session)
+        self.values = ValueIndex(committed.log, committed.session)
+        """The index of the session's values, which its readers share."""
         self._inside = False
         """Whether the state is being changed: a signal handler of the same thread may come
         between.
@@ -359,7 +360,7 @@ class CommandQueue(AcceptedCommands):
         committed.state.commit_to(sent.last)
         if sent.entry.valued != valued:
             with suppress(EventlogError):  # derived: the next reader does it
-                self._values.note(changes_in(sent.events()), sent.entry.valued)
+                self.values.note(changes_in(sent.events()), sent.entry.valued)
         if self.is_followed and len(append.payload) <= RECENT_BYTES:
             self.recent.append(
                 DecodedCommit(self.session, sent.first, sent.last, outcome.position, append.epoch, sent.batch)

@@ -35,11 +35,13 @@ __all__ = [
     "Item",
     "batch_of",
     "decode",
+    "decode_entry",
     "decode_value",
     "encode",
     "encode_batch",
     "encode_value",
     "json_decoder",
+    "split",
     "validate",
 ]
 
@@ -49,6 +51,15 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
 
     after: int
     event: Event
+
+
+class _Split(msgspec.Struct, array_like=True, gc=False):
+    """A batch whose entries are not decoded."""
+
+    schema: int
+    time: int
+    escaped: bool
+    entries: list[msgspec.Raw]
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -148,6 +159,24 @@ def _misfit(event: Event) -> str:
     from eventlog.validation import misfit
 
     return misfit(event)
+
+
+_split = msgspec.msgpack.Decoder(_Split).decode
+
+
+def split(payload: bytes) -> list[msgspec.Raw]:
+    """Return the bytes of a payload's entries; none of one that must be decoded as a whole."""
+    try:
+        batch = _split(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
+        return []
+    return batch.entries if batch.schema == SCHEMA and not batch.escaped else []
+
+
+def decode_entry(piece: msgspec.Raw) -> Entry:
+    """Decode one entry of `split` that is no run."""
+    entry: Entry = _decoder(Entry).decode(piece)
+    return entry
 
 
 def decode(payload: bytes) -> Batch:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count, repeat
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from eventlog.codec.batch import Batch, Entry, decode_sized
+from eventlog.codec.batch import Batch, Entry, decode_entry, decode_sized, split
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError, DataError
 from eventlog.events import AssistantMessageStarted, Event, UserMessageAdded
 from eventlog.log.commit import Commit
 
-__all__ = ["DecodedCommit", "Mark", "Recorded", "Span", "decode_commit", "events_of", "spans_of"]
+__all__ = [
+    "DecodedCommit",
+    "Mark",
+    "Recorded",
+    "Span",
+    "decode_commit",
+    "entries_of",
+    "events_of",
+    "one_by_one",
+    "spans_of",
+]
 
 
 class Mark(Protocol):
@@ -195,3 +205,55 @@ def events_of(commit: Commit, after: int = 0, upto: int | None = None, mark: Mar
     """Yield the events of a commit one by one, with the mark of their reader."""
     for span in spans_of(commit, after, upto):
         yield from span.events(mark)
+
+
+class _Single(msgspec.Struct, gc=False):
+    """An event of a run, or one without its time."""
+
+    event: object
+
+
+def one_by_one(decoded: DecodedCommit | None) -> list[Any]:
+    """Return an entry for each event of a commit, those of runs with None for the event."""
+    if decoded is None:
+        return []
+    entries: list[Any] = []
+    for span in decoded.spans():
+        if isinstance(span.item, DeltaRun):
+            entries += [_Single(None)] * span.item.count
+        else:
+            entries.append(_Single(span.item))
+    if len(entries) != decoded.last - decoded.first + 1:
+        raise DamagedError("a commit of another length", session=decoded.session, version=decoded.first)
+    return entries
+
+
+class _Entries(Sequence[Any]):
+    """The entries of a commit, each decoded when it is asked for."""
+
+    def __init__(self, commit: Commit, pieces: list[msgspec.Raw]) -> None:
+        self._commit = commit
+        self._pieces = pieces
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        try:
+            return decode_entry(self._pieces[index])
+        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):  # it says where, or can read it
+            return one_by_one(decode_commit(self._commit))[index]
+
+
+def entries_of(commit: Commit) -> Sequence[Any]:
+    """Return an entry for each event of a commit, for a reader of few; none if it was erased.
+
+    Only those that are asked for are decoded, unless it has runs of deltas, escaped texts or an
+    older schema.
+    """
+    pieces = split(commit.payload)
+    if len(pieces) == commit.count:
+        return _Entries(commit, pieces)
+    return one_by_one(decode_commit(commit))

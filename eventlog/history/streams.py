@@ -5,6 +5,7 @@ Reading never writes.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
@@ -16,12 +17,13 @@ from eventlog.errors import DamagedError, ErasedError, NotFoundError
 from eventlog.events import LASTING
 from eventlog.history.catalog import entry_of
 from eventlog.history.lineage import END, StreamRange
-from eventlog.log.commit import Head
+from eventlog.log.commit import Commit, Head
 from eventlog.log.contract import HeadReader, Log
 from eventlog.values import Body
 
 __all__ = [
     "ancestry",
+    "commits_with",
     "continued",
     "decoded_commits",
     "forked_from",
@@ -32,6 +34,8 @@ __all__ = [
     "texts",
 ]
 
+APART = 256
+"""Versions between two wanted ones from which on they are read one by one."""
 TEXTS_AT_ONCE = 256
 """Bodies read together: about a MB."""
 
@@ -138,6 +142,35 @@ def stream_spans(log: Log, session: str, after: int = 0, upto: int | None = None
     """
     for commit in log.read(session, after, upto):
         yield from spans_of(commit, after, upto)
+
+
+def commits_with(log: Log, session: str, versions: Sequence[int]) -> Iterator[tuple[Commit, Sequence[int]]]:
+    """Yield the commits of a stream that hold ascending versions, each with those it holds.
+
+    Versions that the stream does not have are left out.
+    """
+    for group in _together(versions):
+        start = 0
+        for commit in log.read(session, group[0] - 1, group[-1]):
+            start = bisect_left(group, commit.first, start)
+            end = bisect_left(group, commit.first + commit.count, start)
+            if start < end:
+                yield commit, group[start:end]
+
+
+def _together(versions: Sequence[int]) -> Sequence[Sequence[int]]:
+    """Return versions in groups whose neighbours are not far apart."""
+    if versions and versions[-1] - versions[0] <= len(versions) * APART // 8:
+        return [versions]  # as most lists are
+    groups: list[list[int]] = []
+    before = -APART - 1
+    for version in versions:
+        if version - before <= APART:
+            groups[-1].append(version)
+        else:
+            groups.append([version])
+        before = version
+    return groups
 
 
 def history_spans(

@@ -9,6 +9,9 @@ the session's catalog entry counts as many; else the stream is read from the mar
 begins with the version that changed it last, and the log keeps the newer of two (`GROWING`), so
 processes may write in any order. Rows may be newer than the mark, never older. A row that is
 missing or damaged shows, as another names it; then the index is made anew.
+
+The nodes read last stay in memory. While the stored mark is theirs they hold, for rows follow from
+the events up to their mark.
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ PREFIX = GROWING + b"values\0\x01"
 """First bytes of the keys of all rows; the last one is the version of their meaning."""
 NEAR = 256
 """Versions behind its mark up to which a writer reads what others appended."""
+MOST_NODES = 1024
+"""Nodes in memory from which on they are read anew."""
 _NAME_BYTES = 20
 _MARK = b"m"
 
@@ -70,6 +75,8 @@ class ValueIndex:
         """Rows that cannot be stored, as in a store opened for reading only."""
         self._alone = False
         """Whether what is stored is of no use."""
+        self._known: tuple[Mark, ValueTree] | None = None
+        """The nodes read last, and their mark; None while they may be half changed."""
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -96,27 +103,37 @@ class ValueIndex:
     def note(self, changes: Sequence[Change], valued: int) -> None:
         """Take in changes that the caller has appended, after which the entry counts `valued`.
 
-        If others' changes before them are missing, they are read; if those are far behind, they are
-        left to the next reader.
+        If others' changes before them are missing, they are read; if those are far behind, or
+        another thread reads the index now, they are left to the next reader.
         """
-        with self._lock:
-            try:
-                mark = self._mark()
-                last = changes[-1].version
-                if mark.count + len(changes) == valued and mark.version < changes[0].version:
-                    tree = ValueTree(self._row, self._key)
-                    for change in changes:
-                        tree.apply(change)
-                    self._store(tree, Mark(last, valued))
-                elif mark.count < valued and last - mark.version <= NEAR:
-                    self._caught_up(last)
-            except LostRowError:
-                return
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            mark = self._mark()
+            last = changes[-1].version
+            if mark.count + len(changes) == valued and mark.version < changes[0].version:
+                tree = self._tree(mark)
+                for change in changes:
+                    tree.apply(change)
+                self._store(tree, Mark(last, valued))
+            elif mark.count < valued and last - mark.version <= NEAR:
+                self._caught_up(last)
+        except LostRowError:
+            return
+        finally:
+            self._lock.release()
+
+    def _tree(self, mark: Mark) -> ValueTree:
+        """Take the nodes of a mark out of memory, or begin without any."""
+        known, self._known = self._known, None
+        if known is not None and known[0] == mark and len(known[1]) <= MOST_NODES:
+            return known[1]
+        return ValueTree(self._row, self._key)
 
     def _caught_up(self, upto: int) -> ValueTree:
         head = self._log.head(self._session)
         mark = self._mark()
-        tree = ValueTree(self._row, self._key)
+        tree = self._tree(mark)
         if head is None:
             return tree
         if is_encrypted(head.entry):
@@ -124,6 +141,7 @@ class ValueIndex:
         if mark.version > head.version or (mark.count and tree.is_empty):
             raise LostRowError
         if mark.version >= min(upto, head.version) or mark.count == entry_of(head).valued:
+            self._known = mark, tree
             return tree
         return self._read_on(tree, head, mark)
 
@@ -142,7 +160,7 @@ class ValueIndex:
         """Make the index from the stream alone; what is stored of it is of no use any more."""
         head = self._log.head(self._session)
         tree = ValueTree(lambda _key: None, self._key)
-        self._own, self._alone = {}, self._rows.read_only
+        self._own, self._alone, self._known = {}, self._rows.read_only, None
         if not self._alone:
             self._rows.put_derived([(key, None) for key in self._rows.derived_keys(self._begin)])
         return tree if head is None else self._read_on(tree, head, Mark(0, 0))
@@ -177,3 +195,4 @@ class ValueIndex:
             with suppress(EventlogError):  # they are stored with the next ones
                 self._rows.put_derived(list(self._own.items()))
                 self._own = {}
+        self._known = mark, tree

@@ -96,6 +96,9 @@ class ValueTree:
         """Rows by key, each with the version that changed it."""
         self._chunks: dict[bytes, list[int]] = {}
 
+    def __len__(self) -> int:
+        return len(self._nodes) + len(self._chunks)
+
     # -- looking up --------------------------------------------------------------------------------
 
     @property

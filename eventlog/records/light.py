@@ -13,13 +13,12 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.batch import KINDS
-from eventlog.codec.decoded import DecodedCommit, decode_commit
+from eventlog.codec.decoded import decode_commit, one_by_one
 from eventlog.codec.deltas import DeltaRun
-from eventlog.errors import DamagedError
 from eventlog.events import SCHEMA
 from eventlog.log.commit import Commit
 
-__all__ = ["light_events", "one_by_one"]
+__all__ = ["light_events"]
 
 _HOLDING: tuple[type[ev.Base], ...] = (
     ev.RecordKept,
@@ -70,22 +69,4 @@ def light_events(commit: Commit) -> list[Any]:
             return entries
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
         pass
-    decoded = decode_commit(commit)
-    return [] if decoded is None else one_by_one(decoded)
-
-
-class _Entry(msgspec.Struct, gc=False):
-    event: object
-
-
-def one_by_one(decoded: DecodedCommit) -> list[Any]:
-    """Return an entry for each event of a commit, in the order of their versions."""
-    entries: list[Any] = []
-    for span in decoded.spans():
-        if isinstance(span.item, DeltaRun):
-            entries += [_Entry(None)] * span.item.count
-        else:
-            entries.append(_Entry(span.item))
-    if len(entries) != decoded.last - decoded.first + 1:
-        raise DamagedError("a commit of another length", session=decoded.session, version=decoded.first)
-    return entries
+    return one_by_one(decode_commit(commit))

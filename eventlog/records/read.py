@@ -16,22 +16,22 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventlog import events as ev
-from eventlog.codec.decoded import decode_commit
+from eventlog.codec.decoded import decode_commit, entries_of, one_by_one
 from eventlog.errors import DamagedError, NotFoundError
-from eventlog.history.lineage import END, StreamRange
-from eventlog.history.streams import texts
+from eventlog.history.lineage import StreamRange
+from eventlog.history.streams import commits_with, texts
 from eventlog.importers.common.json_lines import is_array
 from eventlog.importers.common.remainder import FIELDS, UNFIT
 from eventlog.log.commit import Commit
 from eventlog.log.contract import Log
 from eventlog.records.json_value import parsed
-from eventlog.records.light import light_events, one_by_one
+from eventlog.records.light import light_events
 from eventlog.values import Body, Content
 
 __all__ = ["Forgotten", "Redacted", "StoredRecord", "events_of", "stored_records", "values_of", "whole_events"]
 
-APART = 256
-"""Versions between two records from which on they are read one by one."""
+FEW = 8
+"""Events to a record from which on only a commit's records are decoded."""
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Redacted(msgspec.Struct, frozen=True):
     number: int
 
 
-StoredRecord: TypeAlias = tuple[str, int, ev.RecordKept, list[Any], int]
+StoredRecord: TypeAlias = tuple[str, int, ev.RecordKept, Sequence[Any], int]
 """Session, number and end of a record, its append's entries, and the index of its first.
 
 The index is that of the first event of the record among these entries.
@@ -68,7 +68,7 @@ class _LackingError(Exception):
 
 
 Read = Callable[[Any, Callable[[Content], str]], Any]
-Decode = Callable[[Commit], list[Any]]
+Decode = Callable[[Commit], Sequence[Any]]
 
 
 def whole_events(commit: Commit) -> list[Any]:
@@ -88,43 +88,23 @@ def stored_records(
         own, place = wanted[place:end], end
         if own and own[0] < stream.first:
             raise NotFoundError("record", str(own[0]), session=streams[-1].session)
-        for group in _together(own):
-            remaining = iter(group)
-            number = next(remaining)
-            for commit in log.read(stream.session, number - 1, group[-1]):
-                first = commit.first
-                if number >= first + commit.count:
-                    continue
-                entries = decode(commit)
-                last = first + len(entries)
-                while number < last:
-                    index = number - first
-                    kept = entries[index].event
-                    if type(kept) is not ev.RecordKept:
-                        raise NotFoundError("record", str(number), session=streams[-1].session)
-                    if kept.events > index:
-                        raise DamagedError("a record without its events", session=stream.session, version=number)
-                    yield stream.session, number, kept, entries, index - kept.events
-                    number = next(remaining, END)
-            if number != END:
-                raise NotFoundError("record", str(number), session=streams[-1].session)
+        sought = iter(own)
+        for commit, held in commits_with(log, stream.session, own):
+            entries = entries_of(commit) if len(held) * FEW < commit.count else decode(commit)
+            for number, wanted_next in zip(held, sought, strict=False):
+                index = number - commit.first
+                if (
+                    number != wanted_next
+                    or type(kept := entries[index].event if entries else None) is not ev.RecordKept
+                ):
+                    raise NotFoundError("record", str(wanted_next), session=streams[-1].session)
+                if kept.events > index:
+                    raise DamagedError("a record without its events", session=stream.session, version=number)
+                yield stream.session, number, kept, entries, index - kept.events
+        for number in sought:
+            raise NotFoundError("record", str(number), session=streams[-1].session)
     if place < len(wanted):
         raise NotFoundError("record", str(wanted[place]), session=streams[-1].session)
-
-
-def _together(numbers: list[int]) -> list[list[int]]:
-    """Return the numbers in groups whose neighbours are not far apart."""
-    if numbers and numbers[-1] - numbers[0] <= len(numbers) * APART // 8:
-        return [numbers]  # as most lists are
-    groups: list[list[int]] = []
-    before = -APART - 1
-    for number in numbers:
-        if number - before <= APART:
-            groups[-1].append(number)
-        else:
-            groups.append([number])
-        before = number
-    return groups
 
 
 _PLAIN = {

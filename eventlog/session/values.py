@@ -19,10 +19,11 @@ import msgspec
 from eventlog import events as ev
 from eventlog.append.backoff import Backoff
 from eventlog.codec.bodies import to_content, to_data
+from eventlog.codec.decoded import entries_of
 from eventlog.errors import ConflictError, DamagedError
 from eventlog.errors.base import brief
 from eventlog.history.lineage import END
-from eventlog.history.streams import stream_spans
+from eventlog.history.streams import commits_with
 from eventlog.history.value_index import ValueIndex
 from eventlog.ids import check_key
 from eventlog.validation import require, require_version
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from eventlog.session.executor import Executor
 
 __all__ = ["StoredValue", "Values", "value_event"]
+
+TOGETHER = 256
+"""Values whose events are read together."""
 
 
 class StoredValue(msgspec.Struct, frozen=True):
@@ -65,7 +69,7 @@ class Values:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._indexes: dict[str, ValueIndex] = {}
+        self._indexes: dict[str, ValueIndex] = {executor.id: executor.writer.queue.values}
 
     def __repr__(self) -> str:
         return f"<Values of {self._executor.id}>"
@@ -127,12 +131,33 @@ class Values:
         return sorted((key, found) for key, found in newest.items() if not found[1].dropped)
 
     def _read(self, found: Sequence[tuple[bytes, tuple[StreamRange, Change]]]) -> Iterator[StoredValue]:
-        for name, (stream, change) in found:
-            key = _key_of(name)
-            value = self._content(stream, change)
-            stored = StoredValue(key, value, change.version) if value is not None else self.get(key)
-            if stored is not None:  # freed meanwhile: another one took its place
-                yield stored
+        """Yield values; the events of many keys are read together, of the first ones fewer."""
+        start, end = 0, 8
+        while group := found[start:end]:
+            events = self._events([place for _, place in group])
+            for name, (stream, change) in group:
+                key, event = _key_of(name), events.get((stream.session, change.version))
+                try:
+                    value = None if event is None else self._value(event, stream)
+                except DamagedError:  # it may be freed since its event was read; else `get` raises the error, too
+                    value = None
+                stored = StoredValue(key, value, change.version) if value is not None else self.get(key)
+                if stored is not None:  # freed meanwhile: another one took its place
+                    yield stored
+            start, end = end, end + min(2 * end, TOGETHER)
+
+    def _events(self, places: Sequence[tuple[StreamRange, Change]]) -> dict[tuple[str, int], ev.ValuePut]:
+        """Return the events that put values, by stream and version; a commit is read once."""
+        events: dict[tuple[str, int], ev.ValuePut] = {}
+        for session in {stream.session for stream, _ in places}:
+            versions = sorted(change.version for stream, change in places if stream.session == session)
+            for commit, held in commits_with(self._executor.host.log, session, versions):
+                entries = entries_of(commit)
+                for version in held if entries else ():
+                    event = entries[version - commit.first].event
+                    if isinstance(event, ev.ValuePut):
+                        events[session, version] = event
+        return events
 
     # -- looking up --------------------------------------------------------------------------------
 
@@ -169,14 +194,16 @@ class Values:
 
     def _content(self, stream: StreamRange, change: Change) -> str | bytes | None:
         """Read a value; None if it was freed."""
-        host, version = self._executor.host, change.version
-        for span in stream_spans(host.log, stream.session, version - 1, version):
-            event = span.item
-            if isinstance(event, ev.ValuePut):
-                if event.text is not None:
-                    return host.text(event.text, stream.session)
-                return None if event.data is None else host.data(event.data, stream.session)
-        raise DamagedError("the value is missing", session=stream.session, version=version)
+        event = self._events([(stream, change)]).get((stream.session, change.version))
+        if event is None:
+            raise DamagedError("the value is missing", session=stream.session, version=change.version)
+        return self._value(event, stream)
+
+    def _value(self, event: ev.ValuePut, stream: StreamRange) -> str | bytes | None:
+        host = self._executor.host
+        if event.text is not None:
+            return host.text(event.text, stream.session)
+        return None if event.data is None else host.data(event.data, stream.session)
 
     # -- appending ---------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ from eventlog.adapters.langgraph.items import (
 from eventlog.adapters.langgraph.stored import bytes_of
 from eventlog.adapters.odd_values import record_of, value_of
 from eventlog.adapters.settled import settled
-from eventlog.errors import ArgumentValueError, CallError, ConflictError
+from eventlog.errors import ArgumentValueError, CallError, ConflictError, ErasedError
 from eventlog.records.json_value import parsed, require_value
 from eventlog.session.shelf import Shelf
 from eventlog.store import Store
@@ -76,10 +76,20 @@ class EverdeltaStore(BaseStore):
         self.store = store
         self.ttl_config = ttl
         self._name = shelf
+        self._shelf: Shelf | None = None
+
+    def _opened(self) -> Shelf:
+        """Return the shelf, which stays open between calls; a new one if it was dropped."""
+        with suppress(ErasedError):
+            if self._shelf is not None:
+                self.store.registry.get(self._shelf.id)
+                return self._shelf
+        self._shelf = shelf = self.store.shelf(self._name)
+        return shelf
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations: reads see what was there before, and the writes are one append."""
-        shelf, now = self.store.shelf(self._name), self.store.host.clock()
+        shelf, now = self._opened(), self.store.host.clock()
         results: list[Result] = []
         puts: dict[Place, PutOp] = {}
         read: list[_Found] = []
@@ -138,7 +148,7 @@ class EverdeltaStore(BaseStore):
 
     def sweep_ttl(self) -> int:
         """Remove the items whose time is over; returns how many."""
-        shelf, now = self.store.shelf(self._name), self.store.host.clock()
+        shelf, now = self._opened(), self.store.host.clock()
         swept = 0
         for found in shelf.values.items():
             if decode(bytes_of(found.value)).is_over(now):

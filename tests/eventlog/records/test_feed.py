@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from eventlog import (
     Store,
 )
 from eventlog import events as ev
+from eventlog.codec.batch import decode_entry
 from eventlog.history.checkpoint_store import PREFIX
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.values import Model
@@ -290,6 +292,19 @@ def test_a_part_needs_an_answer(store: Store) -> None:
 
     with pytest.raises(RefusedError, match="answer"):
         Feed(store.create_session(), Bare()).add([ASK])
+
+
+def test_few_records_of_a_large_append_are_read_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a few records of many decodes their own events, not all of the append."""
+    feed = feed_of(store)
+    told = [{"kind": "user", "text": f"told {place} " * 50} for place in range(500)]
+    numbers = feed.add(told)
+    decodes = Mock(wraps=decode_entry)
+    monkeypatch.setattr("eventlog.codec.decoded.decode_entry", decodes)
+    assert feed.read(numbers[-3:]) == told[-3:]
+    assert 3 <= decodes.call_count < 20
+    with pytest.raises(NotFoundError):
+        feed.read([numbers[-1], numbers[-1] - 1])
 
 
 def test_the_index_is_derived(engine: Engine) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import eventlog
 from eventlog import StoredValue
 from eventlog import events as ev
+from eventlog.codec.batch import decode_entry
 from eventlog.codec.bodies import INLINE
 from eventlog.errors import (
     CallError,
@@ -217,6 +219,52 @@ def test_a_damaged_row_of_the_index_hides_no_value(engine: Engine, kind: str) ->
             assert session.values.revision("often") == session.version
             assert session.values.get("100") is not None
     assert len(keys) > 20
+
+
+def test_a_put_reads_little_of_the_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes stay in memory while their mark stands: a put reads the mark and at most a leaf."""
+    session = store.create_session()
+    with session.pipeline():
+        for number in range(3000):
+            session.values.put(f"{number * 7919 % 3000:04}", "a value")
+    assert session.values.revision("0000")
+    reads = Mock(wraps=store.log.get_derived)
+    monkeypatch.setattr(store.log, "get_derived", reads)
+    for number in range(100):
+        session.values.put(f"{number * 31:04}", "another")
+        assert session.values.get(f"{number * 31:04}") is not None
+    assert reads.call_count <= 400
+
+
+def test_one_value_of_a_large_append_is_read_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value costs its own event, not its append; a list reads an append a few times."""
+    store = engine.open()
+    session = store.create_session()
+    with session.pipeline():
+        for number in range(2000):
+            session.values.put(f"{number:04}", f"{number}" * 100)
+    decodes = Mock(wraps=decode_entry)
+    monkeypatch.setattr("eventlog.codec.decoded.decode_entry", decodes)
+    monkeypatch.setattr("eventlog.codec.decoded.decode_sized", None)
+    assert session.values.get("1000") == StoredValue("1000", "1000" * 100, session.values.revision("1000"))
+    assert decodes.call_count == 1
+    reads = Mock(wraps=store.log.read)
+    monkeypatch.setattr(store.log, "read", reads)
+    assert content(session) == {f"{number:04}": f"{number}" * 100 for number in range(2000)}
+    assert reads.call_count < 20
+    assert decodes.call_count == 2001
+
+
+def test_a_value_beside_deltas_and_odd_text_is_found(store: Store) -> None:
+    """An append with a run of deltas, or with lone surrogates, gives its values, too."""
+    session = store.create_session()
+    with session.assistant() as reply, session.pipeline():
+        text = reply.stream_text()
+        for piece in "abc":
+            text.append(piece)
+        session.values.put("beside", "deltas")
+        session.values.put("odd", "\ud800")
+    assert content(session) == {"beside": "deltas", "odd": "\ud800"}
 
 
 STALE = """

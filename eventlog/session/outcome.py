@@ -8,6 +8,7 @@ reading costs the turn, not the session.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, cast
@@ -21,6 +22,9 @@ from eventlog.history.ranges import Range, covers
 from eventlog.session.lease import TAKEN_OVER
 from eventlog.state.facts import CODE_BITS, MessageFacts
 from eventlog.state.state import GOES_ON, State
+from eventlog.streams.records import dump
+from eventlog.streams.refusals import MEDIA, OPAQUE, OVERFLOW, RATE, refusal_kind, status_of
+from eventlog.streams.retry_after import asked_wait
 from eventlog.values import MessageError, Tool
 
 if TYPE_CHECKING:
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CRASHED",
     "GOES_ON",
+    "NOT_BEFORE",
     "ROLLED_BACK",
     "Outcome",
     "broken_before",
@@ -50,6 +55,10 @@ ROLLED_BACK = "rolled back"
 """How a rollback into its middle closes it."""
 _BROKEN_OFF = (CRASHED.message, TAKEN_OVER, ROLLED_BACK)
 """Messages of errors that say so."""
+NOT_BEFORE = "retry_not_before"
+"""In the data of a refusal for the rate: the time from which asking again makes sense."""
+UNTOLD_WAIT, LONGEST_WAIT = 60.0, 31 * 86_400.0
+"""Seconds to that time where the provider tells none, and at most."""
 _DISCONNECTS = frozenset({"APIConnectionError", "TransportError"})
 """Errors by which clients say so: openai and anthropic, and httpx below them."""
 
@@ -271,8 +280,8 @@ def failure_of(error: BaseException) -> MessageError:
         return CRASHED
     if isinstance(error, UnknownStreamError):
         return MessageError("unknown-stream", str(error))
-    if isinstance(error, StreamError) or isinstance(getattr(error, "status_code", None), int):
-        return provider_error(error)
+    if isinstance(error, StreamError) or status_of(error) is not None:
+        return provider_error(error, ends=True)
     return MessageError("unknown", type(error).__name__)
 
 
@@ -283,11 +292,20 @@ def is_disconnect(error: BaseException) -> bool:
     return isinstance(error, ConnectionError) or any(kind.__name__ in _DISCONNECTS for kind in type(error).__mro__)
 
 
-def provider_error(error: Exception) -> MessageError:
-    """Return an error of a model call as it is recorded: its text, and its status."""
-    status = getattr(error, "status_code", None)
-    data = f'{{"status":{status:d}}}' if isinstance(status, int) else None
-    return MessageError("api", f"{type(error).__name__}: {error}", data)
+def provider_error(error: BaseException, *, ends: bool = False) -> MessageError:
+    """Return an error of a model call as it is recorded: its kind, its text, and its status.
+
+    `ends`: no other call follows at once. Then a refusal for the rate has the time, in UTC
+    milliseconds, before which another is refused, too. The kinds that only a loop has an answer to
+    are "api": `refusal` names them.
+    """
+    kind, status = refusal_kind(error), status_of(error)
+    data: dict[str, int] = {} if status is None else {"status": status}
+    if kind == RATE and ends:
+        wait = asked_wait(error)
+        data[NOT_BEFORE] = int((time.time() + (UNTOLD_WAIT if wait is None else min(wait, LONGEST_WAIT))) * 1_000)
+    name = "api" if kind in {None, OVERFLOW, MEDIA, OPAQUE} else str(kind)
+    return MessageError(name, f"{type(error).__name__}: {error}", dump(data) if data else None)
 
 
 class _Reading:

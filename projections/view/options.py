@@ -93,6 +93,11 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
     That is up to the first that has. Else messages are in the order of their events.
     """
+    state_from: int = 0
+    """Answers before this place are sent without the provider's own state, which it refused.
+
+    That is their signatures, ciphers and ids.
+    """
 
 
 DEFAULT = RenderOptions()

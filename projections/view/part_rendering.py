@@ -174,35 +174,42 @@ class ForeignReasoning(Text, frozen=True, gc=False):
 
 def _assistant_part(message: Message, part: Part, options: RenderOptions, resolve: Resolver) -> PartRendering:
     same = options.model is None or message.model is None or options.model == message.model
+    stated = same and message.place >= options.state_from
     match part:
         case TextPart():
             text = REDACTED if part.redacted else text_of(part.pieces, resolve)
-            kept = text or options.keep_empty_text
-            return PartRendering((Text(text, part.metadata if same else None),)) if kept else NOTHING
+            return (
+                PartRendering((Text(text, part.metadata if stated else None),))
+                if text or options.keep_empty_text
+                else NOTHING
+            )
         case ReasoningPart():
-            return _reason(part, options, resolve, same=same)
+            return _reason(part, options, resolve, same=same, stated=stated)
         case ToolPart():
-            return _tool(part, options, resolve, same=same)
+            return _tool(part, options, resolve, stated=stated)
         case FilePart() if part.file.mime not in NOT_SENT:
             return PartRendering((_file_part(part, options, resolve),))
         case _:
             return NOTHING
 
 
-def _reason(part: ReasoningPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> PartRendering:
+def _reason(
+    part: ReasoningPart, options: RenderOptions, resolve: Resolver, *, same: bool, stated: bool
+) -> PartRendering:
     if part.redacted:
         return PartRendering((Text(REDACTED),))
     text = text_of(part.pieces, resolve)
     if not same:
         return PartRendering((ForeignReasoning(text),)) if text.strip() else NOTHING
-    if text or part.metadata is not None or options.keep_empty_text:
-        return PartRendering((Reasoning(text, part.metadata),))
+    own = part.metadata if stated else None
+    if text or own is not None or options.keep_empty_text:
+        return PartRendering((Reasoning(text, own),))
     return NOTHING
 
 
-def _tool(part: ToolPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> PartRendering:
+def _tool(part: ToolPart, options: RenderOptions, resolve: Resolver, *, stated: bool) -> PartRendering:
     input_text: Json = "{}" if part.redacted else (resolve(part.input) or "{}")
-    call = Call(part.call, part.tool, input_text, part.provider_executed, part.metadata if same else None)
+    call = Call(part.call, part.tool, input_text, part.provider_executed, part.metadata if stated else None)
     output, error = _output(part, options, resolve)
     files: list[File] = []
     media: list[Text | File] = []

@@ -25,7 +25,7 @@ from eventlog.streams.answer import API
 from eventlog.validation import require, require_function
 from projections.loop.context.backoff import Backoff
 from projections.loop.context.refused_request import close_open_reply
-from projections.loop.context.retrying import Attempts, fail, raise_if_garbled
+from projections.loop.context.retrying import Attempts, fail, raise_said
 from projections.loop.context.window import ContextWindow
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ async def afill_retrying(
     transient: tuple[type[Exception], ...] = (),
     attempts: int = 4,
     first_wait: float = 0.5,
-    longest_wait: float = 30.0,
+    longest_wait: float = 60.0,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Filled:
     """Ask a model and fill the reply; see `fill_retrying`.
@@ -256,7 +256,7 @@ async def afill_retrying(
         except Exception as error:
             if not again.may_follow(error):
                 await asyncio.to_thread(fail, reply, error)
-                raise_if_garbled(error)
+                raise_said(error)
                 raise
             waits = await asyncio.to_thread(again.retry, error)
         for seconds in waits:

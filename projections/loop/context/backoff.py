@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
 
 from eventlog.errors import CallError, StreamError
 from eventlog.session.outcome import is_disconnect
+from eventlog.streams.refusals import RATE, TRANSIENT, refusal_kind, status_of
 from eventlog.validation import require, require_wait
 
-__all__ = ["Backoff", "asked_wait", "is_transient", "seconds_asked"]
+__all__ = ["Backoff", "is_transient"]
 
-AGAIN = frozenset({408, 409, 425, 429, *range(500, 600)})
-"""Statuses after which the same request may succeed."""
+TOO_LARGE = 413
 
 
 class Backoff:
@@ -31,11 +28,18 @@ class Backoff:
         self._first = first
         self._longest = longest
 
+    def allows(self, attempt: int, asked: float | None, waited: float) -> bool:
+        """Whether another attempt may follow, after the wait that the provider asks for.
+
+        Not where the seconds `waited` so far and `asked` for are more than the longest wait.
+        """
+        return attempt < self.attempts and (asked is None or waited + asked <= self._longest)
+
     def seconds(self, attempt: int, asked: float | None = None) -> float:
         """Seconds to wait after a failed attempt; `asked` by the provider, they are those.
 
-        Never longer than the longest wait. Half of a wait of its own is random, so that programs
-        that failed together do not come back together.
+        Half of a wait of its own is random, so that programs that failed together do not come back
+        together. Never longer than the longest wait.
         """
         if asked is not None:
             return min(self._longest, asked)
@@ -46,34 +50,13 @@ class Backoff:
 def is_transient(error: Exception) -> bool:
     """Whether the same request may succeed later.
 
-    The connection broke, the answer was garbled on its way, or the status says so. An error that a
-    stream says without a status passes, too, unless its code names the request.
+    The connection broke, the answer was garbled on its way, or it is a failure or a rate limit of
+    the provider. An error of no known kind that a stream says without a status passes, too, unless
+    its code names the request. A request over all that a minute allows (413) never passes.
     """
     if is_disconnect(error) or isinstance(error, (TimeoutError, JSONDecodeError)):
         return True
-    if isinstance(error, StreamError) and error.status_code is None:
-        return not error.code.startswith(("invalid", "context_length"))
-    return getattr(error, "status_code", None) in AGAIN
-
-
-def seconds_asked(header: str | None, now: Callable[[], datetime] | None = None) -> float | None:
-    """Return the seconds that a `Retry-After` asks for: a number, or the time of a date."""
-    text = (header or "").strip()
-    if not text:
-        return None
-    try:
-        return max(float(text), 0.0)
-    except ValueError:
-        pass
-    try:
-        at = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return max((at - (now() if now is not None else datetime.now(UTC))).total_seconds(), 0.0)
-
-
-def asked_wait(error: Exception) -> float | None:
-    """Return the seconds that the answer with an error asks for, if it has headers."""
-    headers: Mapping[str, str] | None = getattr(getattr(error, "response", None), "headers", None)
-    return None if headers is None else seconds_asked(headers.get("retry-after"))
+    kind = refusal_kind(error)
+    if kind is None and isinstance(error, StreamError) and error.status_code is None:
+        return not error.code.startswith("invalid")
+    return kind == TRANSIENT or (kind == RATE and status_of(error) != TOO_LARGE)

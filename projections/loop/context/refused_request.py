@@ -9,38 +9,33 @@ from eventlog.errors import StreamError
 from eventlog.session.outcome import provider_error
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
-from eventlog.streams.refusals import is_too_large
+from eventlog.streams.refusals import MEDIA, OPAQUE, OVERFLOW, refusal_kind
 from eventlog.validation import require, require_or_none
 from eventlog.values import MessageError
 from projections.loop.context.window_state import WindowState
-from projections.loop.decision.loop_state import MEDIA
-from projections.loop.decision.refused_media import is_media_refusal, media_to_replace, target_of
+from projections.loop.decision.refused_media import media_to_replace
+from projections.loop.decision.refusing_targets import target_of
 
 __all__ = ["close_open_reply", "end_reply", "refusal"]
-
-_ANY_REFUSAL = 400
 
 
 def refusal(error: Exception, session: Session | None = None) -> MessageError:
     """Return the error of a reply that a provider refused, for `reply.abort`.
 
-    It has the provider's status and text. A request that was refused for its size is "overflow",
-    which the loop answers with a compaction; one that was refused for an image or a document is
-    "media", which the loop answers by naming it instead. `error.status_code` and `error.code` say
-    so, or the text, in the words of the large providers. With the `session` of a reply that has no
-    window the error says which parts, and the command that names them.
+    It has the provider's status and text, and one of the kinds of `eventlog/streams/refusals.py`,
+    which `error.status_code` and `error.code` say, or the text in the words of the large providers.
+    The loop answers "overflow" with a compaction, "media" by naming the image or document instead,
+    and "opaque-state" by a request without the provider's own state. "rate" has the time before
+    which the loop does not ask again. Any other ends the turn, and the step says what helps. With
+    the `session` of a reply that has no window the error of media says which parts, and the command
+    that names them.
     """
     require(Exception, error, "a refusal is an exception of the provider's client")
     require_or_none(Session, session, "a session is a Session")
-    said = provider_error(error)
-    found = getattr(error, "status_code", None)
-    status = found if isinstance(found, int) else _ANY_REFUSAL
-    code = getattr(error, "code", None)
-    if is_media_refusal(status, f"{code or ''} {error}"):
-        said = replace(said, name=MEDIA)
-        return said if session is None else _with_parts(said, session)
-    is_size = is_too_large(found if isinstance(found, int) else None, code, str(error))
-    return replace(said, name="overflow") if is_size else said
+    said, kind = provider_error(error, ends=True), refusal_kind(error)
+    if kind in {MEDIA, OPAQUE, OVERFLOW}:
+        said = replace(said, name=str(kind))
+    return said if session is None or kind != MEDIA else _with_parts(said, session)
 
 
 def end_reply(reply: Reply, error: BaseException | None) -> None:
@@ -64,7 +59,7 @@ def _with_parts(error: MessageError, session: Session) -> MessageError:
     media = media_to_replace(now, error, 1)
     if not media:
         return error
-    data = {**msgspec.json.decode(error.data or "{}"), "media": media, "target": target_of(now)}
+    data = {**msgspec.json.decode(error.data or "{}"), "media": media, "target": target_of(now.options.model)}
     listed = ", ".join(f"Media({one.part!r}, {one.mime!r}, {one.name!r})" for one in media)
     return MessageError(
         error.name,

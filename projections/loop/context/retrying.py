@@ -11,14 +11,16 @@ from json import JSONDecodeError
 
 from eventlog.errors import StreamError, UnknownStreamError
 from eventlog.session.filling import ABORTED, Filled, Filling, chunks_of, fill_with
-from eventlog.session.outcome import provider_error
+from eventlog.session.outcome import is_disconnect, provider_error
 from eventlog.session.reply import Reply
 from eventlog.streams.answer import API
+from eventlog.streams.refusals import status_of
+from eventlog.streams.retry_after import asked_wait
 from eventlog.validation import require, require_function
-from projections.loop.context.backoff import Backoff, asked_wait, is_transient
+from projections.loop.context.backoff import Backoff, is_transient
 from projections.loop.context.refused_request import end_reply
 
-__all__ = ["Attempts", "fail", "fill_retrying", "raise_if_garbled"]
+__all__ = ["Attempts", "fail", "fill_retrying", "raise_said"]
 
 LOOK_EVERY = 1.0
 """Seconds of waiting between two looks for an interrupt."""
@@ -32,17 +34,19 @@ def fill_retrying(
     transient: tuple[type[Exception], ...] = (),
     attempts: int = 4,
     first_wait: float = 0.5,
-    longest_wait: float = 30.0,
+    longest_wait: float = 60.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Filled:
     """Ask a model and fill the reply; see `Reply.fill`.
 
     `ask` returns the answer: chunks, or one whole answer. It is called again, `attempts` times in
-    all, after a broken connection, a timeout, an answer that is no JSON or has no end, an error
-    whose `status_code` is 429, 5xx and the like, and those in `transient`. The wait doubles from
-    `first_wait` seconds, half of it random, or is what `Retry-After` asks for, and is never longer
-    than `longest_wait`. Other errors, and the last one, are raised. An interrupt ends it early.
-    `sleep` waits so many seconds; `api` is that of `Reply.fill`.
+    all, after a broken connection, a timeout, an answer that is no JSON or has no end, a rate limit
+    (429), a failure of the provider (5xx, or said by its stream), and errors in `transient`. The
+    wait doubles from `first_wait` seconds to `longest_wait`, half of it random, or is what the
+    provider asks for (`Retry-After`, `retry-after-ms`, or its words). A provider that asks for more
+    than is left of `longest_wait` has refused for its rate. Other errors, and the last one, are
+    raised; one that the stream said is a `StreamError` and has ended the reply. An interrupt ends
+    it early. `sleep` waits so many seconds; `api` is that of `Reply.fill`.
     """
     require_function(sleep, "sleep is a function that is given seconds")
     again = Attempts(reply, ask, transient, Backoff(attempts=attempts, first=first_wait, longest=longest_wait))
@@ -52,7 +56,7 @@ def fill_retrying(
         except Exception as error:
             if not again.may_follow(error):
                 fail(reply, error)
-                raise_if_garbled(error)
+                raise_said(error)
                 raise
             waits = again.retry(error)
         for seconds in waits:
@@ -72,10 +76,12 @@ class Attempts:
         self._transient = transient
         self._backoff = backoff
         self._made = 1
+        self._waited = 0.0
 
     def may_follow(self, error: Exception) -> bool:
         """Whether the call is made again after this error."""
-        return self._made < self._backoff.attempts and (is_transient(error) or isinstance(error, self._transient))
+        passes = isinstance(error, self._transient) or is_transient(_said(error) or error)
+        return passes and self._backoff.allows(self._made, asked_wait(error), self._waited)
 
     def retry(self, error: Exception) -> list[float]:
         """Record the failed attempt; return the waits, in seconds, before the next one.
@@ -85,6 +91,7 @@ class Attempts:
         self._reply.retry(provider_error(error))
         seconds = self._backoff.seconds(self._made, asked_wait(error))
         self._made += 1
+        self._waited += seconds
         return [LOOK_EVERY] * int(seconds // LOOK_EVERY) + [seconds % LOOK_EVERY]
 
     def is_stopped(self) -> bool:
@@ -97,11 +104,33 @@ class Attempts:
 
 def fail(reply: Reply, error: Exception) -> None:
     """End a reply whose answer is an error or cannot be read; others stay open."""
-    if isinstance(error, StreamError | UnknownStreamError):
-        end_reply(reply, error)
+    said = _said(error) or error
+    if isinstance(said, StreamError | UnknownStreamError):
+        end_reply(reply, said)
 
 
-def raise_if_garbled(error: Exception) -> None:
-    """Raise a `ConnectionError` for an answer that is no JSON: it was garbled on its way."""
+def raise_said(error: Exception) -> None:
+    """Raise an error that a client raises for its stream as what it is.
+
+    `ConnectionError` for an answer that is no JSON: it was garbled on its way. `StreamError` for an
+    error that the provider's stream said.
+    """
     if isinstance(error, JSONDecodeError):
         raise ConnectionError(f"the answer broke off: it is no JSON ({error})") from error
+    said = _said(error)
+    if said is not None and said is not error:
+        raise said from error
+
+
+def _said(error: Exception) -> StreamError | None:
+    """Return the error of a provider's stream, which a client raises as its own or not at all.
+
+    openai raises `APIError` without a status, anthropic one with the status of the answer, 200.
+    """
+    if isinstance(error, StreamError):
+        return error
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if "APIError" not in names or status_of(error) is not None or is_disconnect(error):
+        return None
+    code = getattr(error, "code", None) or getattr(error, "type", None)
+    return StreamError(str(error), code=code if isinstance(code, str) else "")

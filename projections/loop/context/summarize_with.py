@@ -17,9 +17,10 @@ from eventlog.errors import (
 )
 from eventlog.session.filling import chunks_of, is_whole_answer
 from eventlog.streams.answer import API, AnswerReader, plain
+from eventlog.streams.retry_after import asked_wait
 from eventlog.streams.steps import Called, Ended, Said, Step, Used
 from eventlog.validation import require_function
-from projections.loop.context.backoff import Backoff, asked_wait, is_transient
+from projections.loop.context.backoff import Backoff, is_transient
 from projections.loop.context.refused_request import refusal
 from projections.loop.context.window_state import ModelRequest
 from projections.view.options import DEFAULT
@@ -38,7 +39,7 @@ def summarize_with(
     api: API | None = None,
     attempts: int = 4,
     first_wait: float = 0.5,
-    longest_wait: float = 30.0,
+    longest_wait: float = 60.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Summarizer:
     """Return a summariser that asks a model as the loop does.
@@ -46,13 +47,15 @@ def summarize_with(
     `ask` is given a request, the conversation and the prompt without tools, and returns the answer,
     as for `fill_retrying`; it may be a coroutine function. `api` names the API of the answer. An
     answer that failed before any text is asked for again, `attempts` times in all: the wait doubles
-    from `first_wait` seconds to `longest_wait` at most; `sleep` waits so many seconds.
+    from `first_wait` seconds to `longest_wait`, as in `fill_retrying`; `sleep` waits so many
+    seconds.
     """
     require_function(ask, "`ask` is a function that returns an answer")
     require_function(sleep, "sleep is a function that is given seconds")
     backoff = Backoff(attempts=attempts, first=first_wait, longest=longest_wait)
 
     def summarize(request: SummaryRequest) -> Generator[Piece]:
+        waited = 0.0
         for attempt in range(1, attempts + 1):
             reading = _Reading(api)
             try:
@@ -60,13 +63,16 @@ def summarize_with(
                     yield from reading.pieces(chunk)
                 yield from reading.end()
             except Exception as error:
-                if not reading.may_follow(error, attempt, attempts):
+                if reading.has_said or not (is_transient(error) and backoff.allows(attempt, asked_wait(error), waited)):
                     raise _failure(error, attempt) from error
-                sleep(backoff.seconds(attempt, asked_wait(error)))
+                wait = backoff.seconds(attempt, asked_wait(error))
+                waited += wait
+                sleep(wait)
             else:
                 return
 
     async def asummarize(request: SummaryRequest) -> AsyncGenerator[Piece]:
+        waited = 0.0
         for attempt in range(1, attempts + 1):
             reading = _Reading(api)
             try:
@@ -78,9 +84,11 @@ def summarize_with(
                 for piece in reading.end():
                     yield piece
             except Exception as error:
-                if not reading.may_follow(error, attempt, attempts):
+                if reading.has_said or not (is_transient(error) and backoff.allows(attempt, asked_wait(error), waited)):
                     raise _failure(error, attempt) from error
-                await asyncio.to_thread(sleep, backoff.seconds(attempt, asked_wait(error)))
+                wait = backoff.seconds(attempt, asked_wait(error))
+                waited += wait
+                await asyncio.to_thread(sleep, wait)
             else:
                 return
 
@@ -107,10 +115,6 @@ class _Reading:
             raise ConnectionError("the answer broke off: its stream ended without a finish reason")
         if self._reason in {"length", "content-filter"}:
             raise SummarizerRefusedError(f"the summary was not written to its end ({self._reason})")
-
-    def may_follow(self, error: Exception, attempt: int, attempts: int) -> bool:
-        """Return whether another attempt may follow this one, which `error` ended."""
-        return not self.has_said and attempt < attempts and is_transient(error)
 
     def _pieces(self, steps: Iterable[Step]) -> Iterator[Piece]:
         for step in steps:

@@ -16,6 +16,7 @@ from eventlog.session.session import Session
 from eventlog.validation import require, require_limits, require_or_none
 from eventlog.values import Content, Limits, Model, Truncation
 from projections.loop.decision.loop_state import LoopState, LoopStateProjection
+from projections.loop.decision.refusing_targets import refusing, target_of
 from projections.loop.decision.situation import Situation
 from projections.loop.decision.steps import CallModel
 from projections.replay.checkpoints import Checkpoints
@@ -142,8 +143,9 @@ class WindowState:
         recorded = _Settings(state.policy, state.model, state.limits)
         given = self._given
         settings = _Settings(given.policy or recorded.policy, given.model or recorded.model, self._limits(recorded))
-        if settings != self._settings:
-            self._configure(settings)
+        state_from = refusing(self.loop.targets, target_of(settings.model)).state_from
+        if settings != self._settings or state_from > self.options.state_from:
+            self._configure(settings, state_from)
         self._sizes.update(state)
         if isinstance(self._sizes, TokenSizes):
             self._sizes.ratio = self.loop.calibration.ratio(self.model_name)
@@ -179,7 +181,7 @@ class WindowState:
         """Drop the sizes of messages that the conversation no longer holds (after a compaction)."""
         self._sizes.evict()
 
-    def _configure(self, settings: _Settings) -> None:
+    def _configure(self, settings: _Settings, state_from: int) -> None:
         self._settings = settings
         self.policy = switched(decode_policy(settings.policy), self._environment)
         """The policy in force, with the switches of the environment."""
@@ -188,7 +190,8 @@ class WindowState:
         self.usable = usable(settings.limits, self.policy.overflow)
         """Tokens that a request may have before the conversation is compacted; None: any number."""
         options = self._given_options or preset(self.policy.preset)
-        self.options = msgspec.structs.replace(options, model=settings.model)
+        state_from = max(options.state_from, state_from)
+        self.options = msgspec.structs.replace(options, model=settings.model, state_from=state_from)
         self._live.render_with(self.options)
         self._counter = counter_named(self.policy.counter or encoding_for(self._named_model))
         self._views = self.new_counter()
@@ -326,6 +329,7 @@ class WindowState:
             allow_repeats,
             self._prices,
             self.pays_for_summaries,
+            self._session.store.host.clock(),
         )
 
     def request(self, step: CallModel) -> ModelRequest:

@@ -16,7 +16,9 @@ from eventlog.codec.batch import Batch
 from eventlog.codec.deltas import DeltaRun
 from eventlog.history.seen import has_seen
 from eventlog.session.outcome import GOES_ON, is_crash
+from eventlog.streams.refusals import MEDIA
 from eventlog.values import MessageError, Subtask, Tool
+from projections.loop.decision.refusing_targets import RefusingTarget, note_refusal, target_of
 from projections.loop.tasks.task_calls import TASK
 from projections.replay.canonical import pack, unpack
 from projections.replay.projection import apply_each
@@ -24,7 +26,6 @@ from projections.tokens.calibration import Calibration
 from projections.window.policy.limits import step_total
 
 __all__ = [
-    "MEDIA",
     "NOTHING",
     "UNCOUNTED",
     "LatestAnswer",
@@ -39,8 +40,6 @@ TRAIL = 32
 """Newest marks, and changes, that are kept."""
 OPEN = 8
 """Newest assistant messages whose usage may still come."""
-MEDIA = "media"
-"""Name of the error of a reply whose request was refused for an image or a document."""
 NOTHING = "nothing to compact"
 """How a compaction ends that found nothing to summarise: asking again cannot help."""
 UNCOUNTED = ("interrupted", "taken over", "aborted", "undone", "rolled back")
@@ -95,6 +94,8 @@ class LatestAnswer(msgspec.Struct, array_like=True):
     seen: int | None = None
     ended: int = 0
     """Version at which it ended; 0: it is open."""
+    target: str = ""
+    """Its model, as "provider/model"."""
 
     def has_seen(self, place: int) -> bool:
         """Whether it has seen the message at `place`."""
@@ -149,6 +150,8 @@ class LoopState(msgspec.Struct, array_like=True):
     """Version of the newest replacement of media."""
     queued: int = 0
     """Version of the newest message that was queued."""
+    targets: dict[str, RefusingTarget] = msgspec.field(default_factory=dict[str, RefusingTarget])
+    """Models that refuse for longer than one request, by "provider/model"."""
 
     @property
     def said_place(self) -> int:
@@ -234,7 +237,7 @@ class LoopStateProjection:
     """Builds the loop's state; a replay without checkpoints may keep more `changes`."""
 
     name = "agenda"
-    version = 7
+    version = 8
 
     def __init__(self, changes: int = TRAIL) -> None:
         """`changes`: the newest so many are kept."""
@@ -266,12 +269,15 @@ class LoopStateProjection:
                 del state.pending[:-OPEN]
                 if not event.summary:
                     state.answer = LatestAnswer(event.message, version, event.reply_to, seen=event.seen)
+                    state.answer.target = target_of(event.model)
             case ev.MessageFinished():
                 answer = state.answer
                 if event.error is not None and event.error.name == "overflow":
                     state.steps = max(state.steps - 1, 0)  # a request that was refused was no step
                 if answer is not None and answer.message == event.message:
                     answer.reason, answer.error, answer.ended = event.reason, event.error, version
+                    if event.error is not None:
+                        note_refusal(state.targets, answer.target, event.error, answer.place)
             case ev.SettingsSet() | ev.SystemPromptSet() | ev.ToolsSet() | ev.Unpinned():
                 state.acted = version
             case ev.MessageRemoved():

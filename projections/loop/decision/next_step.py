@@ -1,8 +1,9 @@
 """The decision of the loop: a pure function from a situation to the next step.
 
-The order: tools of an open message, a pending subtask, tasks that a crash broke off, a pending
-compaction, overflow, prune, the model, a queued message, stop.  Tools come first: a message that
-waits for results cannot be covered, and nothing else can be said before the results are there.
+The order: tools of an open message, a pending subtask, tasks that a crash broke off, a provider
+that asked to wait, a pending compaction, refused media, overflow, prune, the model, a queued
+message, stop.  Tools come first: a message that waits for results cannot be covered, and nothing
+else can be said before the results are there.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from eventlog.session.outcome import CRASHED, is_crash
+from eventlog.streams.refusals import MEDIA
 from projections.conversation.parts import Message, SubtaskPart, ToolPart
 from projections.loop.decision.exchange import answers, newest_question, open_answer, queued_message, turn_answers
 from projections.loop.decision.full_window import blocked, may_help, what_helps
-from projections.loop.decision.loop_state import MEDIA, LatestAnswer
-from projections.loop.decision.refused_media import media_to_replace, target_of
+from projections.loop.decision.loop_state import LatestAnswer
+from projections.loop.decision.refused_media import media_to_replace
+from projections.loop.decision.refused_turn import asks_without_state, helps_after, too_early
+from projections.loop.decision.refusing_targets import target_of
 from projections.loop.decision.situation import Situation
 from projections.loop.decision.steps import (
     Blocked,
@@ -33,6 +37,7 @@ from projections.loop.decision.steps import (
     Step,
     Stop,
     Wait,
+    status_in,
 )
 from projections.loop.tasks.task_calls import is_task
 from projections.window.policy.limits import is_over
@@ -54,6 +59,7 @@ def next_step(situation: Situation) -> Step:
         turn.open_message()
         or turn.subtask()
         or turn.broken_tasks()
+        or turn.rate()
         or turn.compaction()
         or turn.media()
         or turn.overflow()
@@ -117,8 +123,9 @@ class _Turn:
 
     def _to_repeat(self, last: LatestAnswer | None) -> LatestAnswer | None:
         """Return the answer; a refusal counts as broken off once the request has changed."""
-        is_over = last is not None and self._now.loop.is_out_of_date(last)
-        return replace(last, error=CRASHED) if last is not None and is_over else last
+        if last is None or not (self._now.loop.is_out_of_date(last) or asks_without_state(self._now, last)):
+            return last
+        return replace(last, error=CRASHED)
 
     def _is_closed_after_interrupt(self) -> bool:
         """Whether an interrupt was answered by an abort, which is then why the loop ends."""
@@ -172,6 +179,11 @@ class _Turn:
         calls = self._broken_tasks()
         return _Found(RunTools(next(answers(self._now.state)).id, calls)) if calls else None
 
+    def rate(self) -> _Found | None:
+        """End the loop where the model's provider asked to wait: no request before that time."""
+        blocked = too_early(self._now) if self._goes_on() else None
+        return None if blocked is None else _Found(blocked)
+
     def compaction(self) -> _Found | None:
         """The newest compaction that was requested, or that a crash interrupted."""
         compaction = self._now.pending_compaction()
@@ -186,7 +198,7 @@ class _Turn:
             return None
         times = len([*takewhile(_is_media_refusal, turn_answers(self._now.state))])
         media = media_to_replace(now, last.error, times)
-        return _Found(ReplaceMedia(media, last.error.message, target_of(now))) if media else None
+        return _Found(ReplaceMedia(media, last.error.message, target_of(now.options.model))) if media else None
 
     def overflow(self) -> _Found | None:
         """Compact if the window is full: by reported usage, by count, or after a refusal.
@@ -266,7 +278,11 @@ class _Turn:
                 )
             )
         if (self._asked is not None or is_covered) and last is not None and last.error and not is_crash(last.error):
-            helps = what_helps(self._now) if last.is_refused else ""
+            question = said if self._asked is None else self._asked.id
+            if last.is_refused:
+                helps = what_helps(self._now)
+            else:
+                helps = helps_after(last.error, question, status_in(last.error))
             return _Found(Stop("aborted" if last.error.name == "aborted" else "failed", last.error, helps))
         return _Found(Stop("nothing-asked" if self._asked is None else "finished"))
 

@@ -24,23 +24,11 @@ if TYPE_CHECKING:
     from eventlog.values import Content
     from projections.loop.decision.situation import Situation
 
-__all__ = ["MOST_REQUESTS", "is_media_refusal", "media_to_replace", "target_of"]
+__all__ = ["MOST_REQUESTS", "media_to_replace"]
 
-_NOT_FOUND = 404
 MOST_REQUESTS = 2
 """Requests that are made again, each with fewer media."""
 
-_REFUSALS = re.compile(
-    r"\bimages? (?:exceeds?|dimensions?|size|too large|is too|file|data|media|url|input)|(?:process|decode|parse|read|download|load|fetch)\w*"
-    r" (?:the |this |your |an? |input |provided )*(?:image|pdf|file|document|media)|(?:invalid|unsupported|corrupt\w*|bad|malformed)[ _](?:base64[ _])?"
-    r"(?:image|pdf|media|mime)|too many (?:images|documents)|image_(?:parse|url|too)|(?:image|pdf|document|media|mime)\W?(?: type| format| input)?"
-    r"\W? (?:is|are|was|were) (?:not|in)\b|(?:not|n't) support (?:image|pdf|document|vision|media|file)|pdf pages|(?:image|pdf|document)\.source|provided image|"
-    r"multimodal|unsupported mime|images? do(?:es)? not match|provided media type|that support (?:image|pdf|document|vision|media|file)",
-    re.IGNORECASE,
-)
-"""How OpenAI, Anthropic, Gemini and compatible servers say that they refuse media."""
-_NO_ENDPOINT = re.compile(r"no endpoints? .*support (?:image|pdf|document|vision|media|file)", re.IGNORECASE)
-"""How a router says, as not found, that no server of the model takes media."""
 _PATH = re.compile(r"messages(?:\.(\d+)|\[(\d+)\])\.content(?:\.(\d+)|\[(\d+)\])(?:\.content(?:\.(\d+)|\[(\d+)\]))?")
 _KINDS = ("image/", "audio/", "video/", "application/pdf")
 _MOST_BYTES = 5 * 1024 * 1024
@@ -55,18 +43,6 @@ class _Shown(NamedTuple):
     message: str
     media: Media
     url: Content
-
-
-def is_media_refusal(status: int, text: str) -> bool:
-    """Return whether a refusal is for an image or a document, by its status and its words."""
-    words = _NO_ENDPOINT if status == _NOT_FOUND else _REFUSALS
-    return status in {400, _NOT_FOUND, 413, 415, 422} and words.search(text) is not None
-
-
-def target_of(now: Situation) -> str:
-    """Return the model of the view as "provider/model", "" if none is named."""
-    model = now.options.model
-    return "" if model is None else f"{model.provider}/{model.name}"
 
 
 def media_to_replace(now: Situation, error: MessageError, times: int) -> tuple[Media, ...]:

@@ -63,6 +63,8 @@ class Situation(msgspec.Struct, frozen=True):
     """The prices of the model in the catalogue, if it knows them."""
     pays_for_summaries: bool = False
     """Whether a summary asks a model."""
+    time: int = 0
+    """The time of the decision, in UTC milliseconds."""
 
     @property
     def messages(self) -> list[Message]:

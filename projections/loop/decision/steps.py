@@ -28,6 +28,7 @@ __all__ = [
     "Step",
     "Stop",
     "Wait",
+    "status_in",
 ]
 
 
@@ -132,7 +133,7 @@ class Wait(msgspec.Struct, frozen=True):
 class Blocked(msgspec.Struct, frozen=True):
     """The loop cannot go on by itself; `sentence` says why, and what would help."""
 
-    reason: Literal["doom-loop", "max-steps", "compaction-fails", "window-too-small", "question-covered"]
+    reason: Literal["doom-loop", "max-steps", "compaction-fails", "window-too-small", "question-covered", "rate"]
     sentence: str
 
     def __bool__(self) -> Literal[False]:
@@ -160,7 +161,8 @@ class Stop(msgspec.Struct, frozen=True):
     @property
     def goes_on(self) -> str:
         """The call that goes on: the failed turn's own, or the next question's."""
-        return "turn.retry()" if self.reason == "failed" and not self.helps else "session.turn(text, request_id)"
+        retries = self.reason == "failed" and (not self.helps or "turn.retry()" in self.helps)
+        return "turn.retry()" if retries else "session.turn(text, request_id)"
 
     @property
     def sentence(self) -> str:
@@ -184,14 +186,14 @@ def _told(error: MessageError | None) -> str:
     """The status and the text of an error, as the end of a clause."""
     if error is None or (error.name == "aborted" and not error.message):
         return ""
-    status = _status(error.data)
+    status = status_in(error)
     return f" ({error.name}{'' if status is None else f', status {status}'}): {error.message}".removesuffix(": ")
 
 
-def _status(data: Json | None) -> int | None:
-    """The status in what the provider sent, if it has one."""
+def status_in(error: MessageError) -> int | None:
+    """Return the status in what the provider sent, if it has one."""
     try:
-        found = json_value(data or "{}")
+        found = json_value(error.data or "{}")
     except ValueError:  # of an earlier program, or another one
         return None
     status = cast("dict[str, Any]", found).get("status") if isinstance(found, dict) else None

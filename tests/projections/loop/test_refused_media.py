@@ -126,7 +126,7 @@ def test_a_router_without_a_server_for_media_says_not_found() -> None:
     """That no server of the model takes images is a refusal of media; a missing model is none."""
     assert refusal(ProviderError("No endpoints found that support image input", 404)).name == "media"
     for text in NOT_FOUND:
-        assert refusal(ProviderError(text, 404)).name == "api"
+        assert refusal(ProviderError(text, 404)).name == "unknown-model"
 
 
 @pytest.mark.parametrize("text", REFUSALS)

@@ -15,10 +15,11 @@ from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import CallError
 from eventlog.session.session import Session
+from eventlog.streams.retry_after import seconds_asked
 from eventlog.values import Model, Retry
 from projections import ModelView
 from projections.loop import afill_retrying, fill_retrying, refusal
-from projections.loop.context.backoff import Backoff, seconds_asked
+from projections.loop.context.backoff import Backoff
 from projections.loop.context.retrying import LOOK_EVERY
 from projections.view.neutral import Call
 from projections.view.neutral import Text as ViewText
@@ -292,8 +293,7 @@ class RefusedByProviderError(Exception):
         (RefusedByProviderError(413, "no"), "overflow"),
         (RefusedByProviderError(400, "prompt is too long: 210000 tokens"), "overflow"),
         (RefusedByProviderError(400, "bad request"), "api"),
-        (RefusedByProviderError(401, "prompt is too long"), "api"),
-        (RefusedByProviderError(429, "too many tokens"), "api"),
+        (RefusedByProviderError(401, "prompt is too long"), "auth"),
         (ValueError("no status"), "api"),
     ],
     ids=str,

@@ -196,7 +196,7 @@ def test_the_call_that_a_stop_names_goes_on(store: Store) -> None:
         raise RefusedByProviderError("wrong key")
     step = ContextWindow(session, environment={}).next_step()
     assert isinstance(step, Stop)
-    assert step.error == MessageError("api", "RefusedByProviderError: wrong key", '{"status":401}')
+    assert step.error == MessageError("auth", "RefusedByProviderError: wrong key", '{"status":401}')
     assert "status 401" in step.sentence
     assert window_report(ContextWindow(session, environment={})).next_step.reason == step.sentence
     with session.turn("hi", "r") as turn:

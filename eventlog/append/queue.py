@@ -56,9 +56,7 @@ class CommandQueue(AcceptedCommands):
         super().__init__(committed, metrics)
         self.lock = RLock()
         self.gate: weakref.ref[Gate] | None = None
-        """The gate of the pipeline that is open: until it ends only its thread hands anything
-        over.
-        """
+        """The gate of the open pipeline: until it ends only its thread hands anything over."""
         self.recent: deque[DecodedCommit] = deque(maxlen=RECENT)
         """The newest own appends, once a follower has asked for them (`own_appends.py`)."""
         self.is_followed = False
@@ -66,9 +64,7 @@ class CommandQueue(AcceptedCommands):
         self.values = ValueIndex(committed.log, committed.session)
         """The index of the session's values, which its readers share."""
         self._inside = False
-        """Whether the state is being changed: a signal handler of the same thread may come
-        between.
-        """
+        """Whether the state is being changed: a signal handler of this thread may come between."""
 
     def guarded(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Work on the state, held still; what an interrupt leaves half changed is read again.

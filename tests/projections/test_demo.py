@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import eventlog
 from eventlog.events import PartDelta
 from eventlog.importers import import_file
 from projections.cli.app import run
-from projections.demo import answer_path, play, prompt
+from projections.cli.commands.demo import MODEL
+from projections.demo import answer_path, chunks, prompt
 from projections.view.model_view import ModelView
 
 DIRECTORY = Path(answer_path()).parent
@@ -25,20 +25,17 @@ def test_the_recording_is_small_and_licensed() -> None:
     assert "https://github.com/" in (DIRECTORY / "README.md").read_text()
 
 
-def test_playing_streams_every_delta(store: eventlog.Store) -> None:
+def test_streaming_gives_every_delta(store: eventlog.Store) -> None:
     """The live stream has the recorded deltas one by one, and the view of the import."""
-    lines = [line[6:] for line in answer_path().read_text().splitlines() if line.startswith("data: ")]
-    deltas = [value["delta"] for value in map(json.loads, lines) if value["type"] == "content_block_delta"]
+    deltas = [chunk["delta"] for chunk in chunks() if chunk["type"] == "content_block_delta"]
     texts = [delta.get("text") or delta.get("thinking") or delta.get("partial_json") or "" for delta in deltas]
-    heard: list[str] = []
     recorded = store.session(import_file(store, answer_path()).sessions[0])
     live = store.create_session()
     live.user(prompt())
-    count = play(recorded, live, lambda kind, text: heard.append(text) if kind != "result" else None)
+    with live.assistant(MODEL) as reply:
+        reply.fill(chunks())
     streamed = [found.event.text for found in live.events() if isinstance(found.event, PartDelta)]
     assert streamed == [text for text in texts if text]
-    assert count == len(streamed)
-    assert "".join(piece for piece in heard if piece != "ask_question ") == "".join(texts)
     assert [message.parts for message in ModelView.of(live).messages[1:]] == [
         message.parts for message in ModelView.of(recorded).messages
     ]

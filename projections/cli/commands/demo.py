@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
 from projections.cli.import_report import report_lines
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+MODEL = "anthropic/claude-sonnet-4-5-20250929"
+"""The model of the recorded answer."""
+KINDS = {"thinking": "reasoning", "partial_json": "call", "text": "text"}
+"""What the deltas of the stream are, by their field."""
 PAUSE = 0.015
 """Seconds between two deltas on a terminal, so that the stream is visible."""
 LONGEST = 300
@@ -69,7 +73,7 @@ def _directory(named: Path | None) -> Generator[Path]:
 
 def _show(store: Store) -> None:
     from eventlog.importers import import_file
-    from projections.demo import answer_path, play, prompt
+    from projections.demo import answer_path, prompt
     from projections.view.model_view import ModelView
 
     output.heading("1. Import a recorded stream")
@@ -84,9 +88,10 @@ def _show(store: Store) -> None:
     live.user(prompt())
     output.block(f"user: {prompt()}")
     printer = _DeltaPrinter()
-    deltas = play(recorded, live, printer.delta)
+    with live.assistant(MODEL) as reply:
+        reply.fill(printer.printed())
     printer.end()
-    output.line(f"[{counted(deltas, 'delta')} accepted; the whole turn is durable at version {live.version}]")
+    output.line(f"[{counted(printer.deltas, 'delta')} accepted; the whole turn is durable at version {live.version}]")
 
     output.line()
     output.heading("3. What the model would be sent next")
@@ -107,9 +112,23 @@ class _DeltaPrinter:
 
     def __init__(self) -> None:
         self._kind = ""
+        self.deltas = 0
 
-    def delta(self, kind: str, text: str) -> None:
-        """Print a delta."""
+    def printed(self) -> Iterator[dict[str, Any]]:
+        """Yield the chunks of the recorded stream, and print their deltas."""
+        from projections.demo import chunks
+
+        for chunk in chunks():
+            name = chunk.get("content_block", {}).get("name")
+            if name:
+                self._delta("call", f"{name} ")
+            for field, kind in KINDS.items():
+                if text := chunk.get("delta", {}).get(field):
+                    self.deltas += 1
+                    self._delta(kind, text)
+            yield chunk
+
+    def _delta(self, kind: str, text: str) -> None:
         if kind != self._kind:
             self.end()
             self._kind = kind

@@ -35,7 +35,6 @@ EventlogError
 │   ├── UnknownEventError       an event kind that this program does not know
 │   ├── UnfinishedError         an unfinished copy or restore: run it again, or delete it
 │   ├── TooNewError             written by a newer program
-│   └── TooOldError             written by an earlier program, in a format that is not read any more
 └── StopError               this handle cannot go on: close it and open again
     ├── FencedError             the lease epoch is over; another owner runs the session
     ├── PoisonedError           a write failed, or a server lost one: what is stored is unknown
@@ -78,7 +77,6 @@ from eventlog.errors.data import (
     DataError,
     KeyMissingError,
     TooNewError,
-    TooOldError,
     UnfinishedError,
     UnknownEventError,
 )
@@ -138,7 +136,6 @@ __all__ = [
     "SummarizerError",
     "SummarizerRefusedError",
     "TooNewError",
-    "TooOldError",
     "UnfinishedError",
     "UnknownEventError",
     "UnknownModelError",

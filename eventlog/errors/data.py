@@ -9,7 +9,6 @@ __all__ = [
     "DataError",
     "KeyMissingError",
     "TooNewError",
-    "TooOldError",
     "UnfinishedError",
     "UnknownEventError",
 ]
@@ -85,9 +84,3 @@ class TooNewError(_OtherProgramError):
     """Written by a newer program: use that program, or a later one."""
 
     _remedy = "use the program that wrote it, or a later one"
-
-
-class TooOldError(_OtherProgramError):
-    """Written in a format that is not read any more: export it with the program that wrote it."""
-
-    _remedy = "export it with the program that wrote it, and import that"

@@ -36,7 +36,7 @@ def rewrite_on_server(log: PostgresLog, changes: Mapping[str, Change], *, time: 
     with log.held() as tables:
         needed = inherited_versions(log)
         ledger = ScrubLedger()
-        left: dict[str, int] = dict.fromkeys((name for name, last in needed.items() if last == 0), 0)
+        left = [name for name, last in needed.items() if last == 0]
         counted = 0
         for commit in _all_commits(log):
             changed = _changed(commit, needed.get(commit.session), changes)
@@ -48,7 +48,7 @@ def rewrite_on_server(log: PostgresLog, changes: Mapping[str, Change], *, time: 
                 tables.replace(changed)
             if changed.emptied:
                 ledger.add(changed)
-            tables.name_bodies(commit.session, digests_in(changed.payload))
+            tables.name_bodies(digests_in(changed.payload))
         for name in left:
             tables.tombstone(name)
         tables.remove_unnamed()

@@ -109,7 +109,7 @@ def classify(error: BaseException) -> tuple[Exit, str]:
             return Exit.MISSING, str(error)
         case errors.NotFoundError():
             return Exit.MISSING, _with_advice(error, _ADVICE.get(error.kind, ""))
-        case errors.TooNewError() | errors.UnknownEventError() | errors.TooOldError() | errors.UnfinishedError():
+        case errors.TooNewError() | errors.UnknownEventError() | errors.UnfinishedError():
             return Exit.DAMAGED, str(error)
         case errors.DataError() if "repair" in str(error):
             return Exit.DAMAGED, _with_advice(error, "see `eventlog repair --help`")

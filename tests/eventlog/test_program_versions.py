@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import eventlog
-from eventlog.errors import BusyError, DamagedError, DataError, TooNewError, TooOldError, UnknownEventError
+from eventlog.errors import BusyError, DamagedError, DataError, TooNewError, UnknownEventError
 from eventlog.history import checkpoint_store
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.journal.frames import FORMAT_VERSION, decode_records
@@ -190,18 +190,15 @@ def test_a_record_of_a_newer_program_is_told_from_damage(payload: bytes, error: 
         decode_records(payload, 1)
 
 
-@pytest.mark.parametrize(("format", "error"), [(FORMAT_VERSION + 1, TooNewError), (FORMAT_VERSION - 1, TooOldError)])
-def test_a_store_of_another_format(
-    tmp_path: Path, format: int, error: type[DataError], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A store of another format is refused by every command, and no byte of it changes."""
+def test_a_store_of_a_later_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A store of a later format is refused by every command, and no byte of it changes."""
     path = tmp_path / "s"
     begun(path)
     file = path / "format"
-    file.write_text(file.read_text().replace(f"format {FORMAT_VERSION}", f"format {format}"))
+    file.write_text(file.read_text().replace(f"format {FORMAT_VERSION}", f"format {FORMAT_VERSION + 1}"))
     before = contents(path)
     for read_only in (True, False):
-        with pytest.raises(error, match="the program that wrote it"):
+        with pytest.raises(TooNewError, match="the program that wrote it"):
             open_log(path, read_only=read_only)
     for command in ("upgrade", "sessions", "verify", "vacuum"):
         capsys.readouterr()

@@ -3,9 +3,8 @@
 `FORMAT.md` describes it. `format` is written last, so a directory without it was never committed to
 and is created again. A directory that holds other files is refused and left alone.
 
-Format 3 is read and written. 1 and 2 were never released: their stores are `TooOldError`. A later
-format is `TooNewError`. Opening a store never changes its format; a new format needs an upgrade in
-`eventlog upgrade`.
+Format 3 is read and written; no earlier one was released. A later format is `TooNewError`. Opening
+a store never changes its format; a new format needs an upgrade in `eventlog upgrade`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from eventlog.errors import CallError, DamagedError, NotFoundError, TooNewError, TooOldError
+from eventlog.errors import CallError, DamagedError, NotFoundError, TooNewError
 from eventlog.log.embedded.filesystem import (
     read_small,
     refuse_network_filesystem,
@@ -208,7 +207,7 @@ def _check(path: Path) -> None:
         if int(facts[name]) > supported:
             raise TooNewError(f"{path} was made with {name} {facts[name]}, known is {supported}")
     if int(facts["format"]) < FORMAT_VERSION:
-        raise TooOldError(f"{path} was made with format {facts['format']}, which this program no longer reads")
+        raise DamagedError(f"{path} says format {facts['format']}, which no program has released")
 
 
 def bytes_on_disk(path: Path) -> int:

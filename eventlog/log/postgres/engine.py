@@ -96,11 +96,7 @@ class PostgresLog(Log):
             self._follower.note,
             self._clock,
         )
-        self._lanes = [GroupCommit(target, options.queue_bytes) for _ in range(min(options.lanes, count))]
-
-    def _lane_of(self, partition: int) -> GroupCommit:
-        """Return the lane of a partition: always the same one, so that nothing overtakes."""
-        return self._lanes[partition % len(self._lanes)]
+        self._commits = GroupCommit(target, options.queue_bytes)
 
     def __repr__(self) -> str:
         return f"<PostgresLog of {self._count} partitions>"  # the address may have a password
@@ -110,13 +106,13 @@ class PostgresLog(Log):
         if refusal is not None:
             raise refusal
 
-    def _put(self, request: Any, size: int, lane: GroupCommit) -> QueuedTicket[Any, Any]:
+    def _put(self, request: Any, size: int) -> QueuedTicket[Any, Any]:
         self._use()
         if self.options.read_only:
             raise ReadOnlyError("the store was opened for reading only")
         self._once.forget()
-        ticket: QueuedTicket[Any, Any] = QueuedTicket(request, size, lane)
-        lane.put(ticket)
+        ticket: QueuedTicket[Any, Any] = QueuedTicket(request, size, self._commits)
+        self._commits.put(ticket)
         return ticket
 
     @property
@@ -152,8 +148,7 @@ class PostgresLog(Log):
 
     def submit(self, append: Append) -> Ticket:
         """Queue an append; see `contract.Log`."""
-        size = size_of(append)
-        return self._put(append, size, self._lane_of(self.partition_of(append.session)))
+        return self._put(append, size_of(append))
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
         """The commits that hold versions `after + 1 .. upto`, as of now; see `contract.Log`."""
@@ -171,7 +166,7 @@ class PostgresLog(Log):
         self._use()
         known = self._reader.known_heads([session]).get(session)
         if known is not None and not self.options.read_only:
-            self._lane_of(self.partition_of(session)).learn(known)
+            self._commits.learn(known)
         head = None if known is None else known.head
         if self._once.heads is not None:
             self._once.heads[session] = head
@@ -237,8 +232,7 @@ class PostgresLog(Log):
     def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
         """Write the lease record if it still equals `replaces`; returns when that is durable."""
         size = size_of_lease(session, state, replaces)
-        lane = self._lane_of(self.partition_of(session))
-        written: bool = self._put(LeaseChange(session, state, replaces), size, lane).wait()
+        written: bool = self._put(LeaseChange(session, state, replaces), size).wait()
         return written
 
     def get_derived(self, key: bytes) -> bytes | None:
@@ -281,8 +275,7 @@ class PostgresLog(Log):
         """Wait until everything submitted so far has its outcome."""
         self._use()
         if not self.options.read_only:
-            for ticket in [self._put(None, 0, lane) for lane in self._lanes]:
-                ticket.wait()
+            self._put(None, 0).wait()
 
     def probe(self) -> list[str]:
         """Ask the server for the settings of the log; there are no files to look into."""
@@ -316,8 +309,7 @@ class PostgresLog(Log):
             except Error as error:
                 raise typed(error) from error
         self._reader.identity = identity
-        for lane in self._lanes:
-            lane.forget()
+        self._commits.forget()
 
     def bytes_stored(self) -> int:
         """Return the bytes of all tables and indexes on the server."""
@@ -335,8 +327,7 @@ class PostgresLog(Log):
         if self._refusal is not None:
             return
         closed = ClosedError("the store is closed")
-        for lane in self._lanes:
-            lane.close(closed)
+        self._commits.close(closed)
         self._refusal = closed
         self._follower.end(closed)
         self._connections.close()
@@ -346,6 +337,5 @@ class PostgresLog(Log):
         if self._refusal is None:
             refusal = ForkedProcessError("the log was opened before os.fork(); open it again in this process")
             self._refusal = refusal
-            for lane in self._lanes:
-                lane.disown(refusal)
+            self._commits.disown(refusal)
             self._follower.disown(refusal)

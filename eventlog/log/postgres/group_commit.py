@@ -1,9 +1,9 @@
 """Group commit: a thread writes what all callers have queued, in one statement.
 
-`put` queues a request; nothing is written until a caller waits. Then the lane's thread takes all
+`put` queues a request; nothing is written until a caller waits. Then the thread takes all
 that is queued, decides each request (`batch.py`), and has the server commit them together
 (`attempt.py`). What was decided on a head that another process has changed meanwhile is read again
-and decided anew. A log has some lanes, each with partitions of its own.
+and decided anew.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RECHECK = 1.0
 
 
 class GroupCommit:
-    """The queue of one lane, and the thread that commits it."""
+    """The queue of one log, and the thread that commits it."""
 
     def __init__(self, target: Target, queue_bytes: int) -> None:
         self._target = target

@@ -1,4 +1,4 @@
-"""Opening the log at the address of a server: found, made, filled by a copy, or upgraded."""
+"""Opening the log at the address of a server: found, made, or filled by a copy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eventlog.log.postgres.connections import LogConnection
 
 
-__all__ = ["create", "exists", "filling", "open_log", "upgrade"]
+__all__ = ["create", "exists", "filling", "open_log"]
 
 
 def open_log(address: str, *, partitions: int = schema.PARTITIONS, encryption: str = "", **options: Any) -> PostgresLog:
@@ -112,18 +112,6 @@ def exists(address: str) -> bool:
     with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=True) as connection:
         try:
             return schema.read_settings(connection) is not None
-        except Error as error:
-            raise typed(error) from error
-
-
-def upgrade(address: str) -> int:
-    """Bring the tables up to this program's version; return the version they had.
-
-    Call it as the role that owns the tables, while programs of the earlier version are stopped.
-    """
-    with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=False) as connection:
-        try:
-            return schema.upgrade(connection)
         except Error as error:
             raise typed(error) from error
 

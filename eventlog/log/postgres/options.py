@@ -19,8 +19,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds to wait for the server, a lock, a statement, a connection, or room in the queue."""
     connections: int = 8
     """Most connections of this process to the server."""
-    lanes: int = 1
-    """Commits of this process that may be on their way at once, each of other partitions."""
     poll: tuple[float, float] = (0.005, 0.25)
     """Shortest and longest pause between two looks for the commits of other processes."""
     lists_of: ListsOf | None = None

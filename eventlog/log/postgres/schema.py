@@ -1,4 +1,4 @@
-"""The tables of a log, and the steps that bring them up to this program's version.
+"""The tables of a log, and its settings.
 
 The partition comes first in every key, so that an engine that spreads rows over machines keeps a
 session's rows together. A row of `eventlog_counters` has the last position of a partition: what
@@ -18,14 +18,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, LiteralString
 
-from eventlog.errors import AlreadyExistsError, BusyError, CallError, TooNewError, TooOldError, UnfinishedError
+from eventlog.errors import AlreadyExistsError, BusyError, CallError, TooNewError, UnfinishedError
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 __all__ = [
     "PARTITIONS",
-    "STEPS",
     "UNFINISHED",
     "Settings",
     "create",
@@ -35,9 +34,10 @@ __all__ = [
     "read_settings",
     "require_filling",
     "stored",
-    "upgrade",
 ]
 
+VERSION = 1
+"""Version of the tables."""
 PARTITIONS = 256
 """Partitions of a log, unless its maker says otherwise."""
 MAX_PARTITIONS = 1 << 14
@@ -115,9 +115,6 @@ _TABLES: tuple[LiteralString, ...] = (
     "CREATE INDEX eventlog_lists_newest ON eventlog_lists (partition, list, updated, position)",
 )
 
-STEPS: tuple[tuple[LiteralString, ...], ...] = (_TABLES,)
-"""The statements that lead from each version of the schema to the next."""
-
 
 class Settings:
     """Settings that a log was made with, and its identity."""
@@ -137,12 +134,11 @@ def create(connection: Connection, *, partitions: int = PARTITIONS, encryption: 
     if type(partitions) is not int or not 1 <= partitions <= MAX_PARTITIONS:
         raise CallError(f"a log has 1 to {MAX_PARTITIONS} partitions, not {partitions!r}")
     with connection.transaction():
-        for statements in STEPS:
-            for statement in statements:
-                connection.execute(statement)
+        for statement in _TABLES:
+            connection.execute(statement)
         _add_counters(connection, partitions)
         for name, value in (
-            ("version", b"%d" % len(STEPS)),
+            ("version", b"%d" % VERSION),
             ("partitions", b"%d" % partitions),
             ("identity", os.urandom(16)),
             ("made", os.urandom(16)),
@@ -160,19 +156,14 @@ def _add_counters(connection: Connection, partitions: int) -> None:
 def read_settings(connection: Connection) -> Settings | None:
     """Return the settings of the log in this schema, None if there is no log yet.
 
-    `TooNewError` and `TooOldError` for a schema of another version.
+    `TooNewError` for tables of a later version.
     """
     found = stored(connection)
     if found is None:
         return None
     version = int(found["version"])
-    if version > len(STEPS):
-        raise TooNewError(f"the tables are of version {version}, this program knows {len(STEPS)}")
-    if version < len(STEPS):
-        raise TooOldError(
-            f"the tables are of version {version}, this program needs {len(STEPS)}: call"
-            " eventlog.log.postgres.opening.upgrade once, as the owner of the tables"
-        )
+    if version > VERSION:
+        raise TooNewError(f"the tables are of version {version}, this program knows {VERSION}")
     if UNFINISHED in found:
         raise UnfinishedError("the schema of this address", "a restore was being written")
     return Settings(found)
@@ -231,28 +222,6 @@ def finish(connection: Connection, made: bytes) -> None:
     with connection.transaction():
         require_filling(connection, made)
         connection.execute("DELETE FROM eventlog_settings WHERE partition = %s AND name = %s", (_SETTINGS, UNFINISHED))
-
-
-def upgrade(connection: Connection) -> int:
-    """Bring the tables up to this program's version; return the version before.
-
-    In one transaction. Of several programs that do so at once one does it, and the others wait.
-    """
-    with connection.transaction():
-        found = connection.execute(
-            "SELECT value FROM eventlog_settings WHERE partition = %s AND name = 'version' FOR UPDATE", (_SETTINGS,)
-        ).fetchone()
-        before = len(STEPS) if found is None else int(found[0])
-        if before > len(STEPS):
-            raise TooNewError(f"the tables are of version {before}, this program knows {len(STEPS)}")
-        for statements in STEPS[before:]:
-            for statement in statements:
-                connection.execute(statement)
-        connection.execute(
-            "UPDATE eventlog_settings SET value = %s WHERE partition = %s AND name = 'version'",
-            (b"%d" % len(STEPS), _SETTINGS),
-        )
-    return before
 
 
 def stored(connection: Connection) -> dict[str, bytes] | None:

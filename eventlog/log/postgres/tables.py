@@ -73,15 +73,10 @@ class Tables:
         self._ends: dict[int, int] = dict(rows.fetchall())
         self._heads: dict[str, Head] = {}
         self._bodies: set[bytes] = set()
-        self.named: set[bytes] = set()
+        self._named: set[bytes] = set()
         """Bodies that commits name, as far as that was noted."""
         self.position = 0
         """Position in the source up to which it was copied."""
-
-    @property
-    def partitions(self) -> Iterable[int]:
-        """The partitions whose counters are here, and held."""
-        return self._ends
 
     def head(self, session: str) -> Head | None:
         """Return the head of a session that was added here."""
@@ -200,25 +195,17 @@ class Tables:
             (new_revision(), self._partition_of(session), session.encode()),
         )
 
-    def name_bodies(self, session: str, digests: Iterable[bytes]) -> None:
-        """Note bodies that commits of a session name."""
-        del session
-        self.named.update(digests)
+    def name_bodies(self, digests: Iterable[bytes]) -> None:
+        """Note bodies that a commit names."""
+        self._named.update(digests)
 
     def remove_unnamed(self) -> None:
-        """Delete the bodies that no commit names."""
-        self.remove_bodies([digest for digest in self.stored_bodies() if digest not in self.named])
-
-    def stored_bodies(self) -> Iterator[bytes]:
-        """Yield the hashes of all bodies."""
-        below: tuple[int, bytes] = -1, b""
-        while rows := self._connection.execute(_STORED, below, binary=True).fetchall():
-            yield from (digest for _, digest in rows)
-            below = rows[-1]
-
-    def remove_bodies(self, digests: Iterable[bytes]) -> None:
-        """Delete bodies and their chunks."""
-        rows = [(body_partition(digest, self._partitions), digest) for digest in digests]
+        """Delete the bodies that no commit names, and their chunks."""
+        rows = [
+            (body_partition(digest, self._partitions), digest)
+            for digest in self._stored_bodies()
+            if digest not in self._named
+        ]
         for table in ("bodies", "chunks"):
             self._many(
                 f"DELETE FROM eventlog_{table} b USING unnest(%s::int8[], %s::bytea[]) AS w(partition, digest)"
@@ -226,6 +213,12 @@ class Tables:
                 rows,
                 2,
             )
+
+    def _stored_bodies(self) -> Iterator[bytes]:
+        below: tuple[int, bytes] = -1, b""
+        while rows := self._connection.execute(_STORED, below, binary=True).fetchall():
+            yield from (digest for _, digest in rows)
+            below = rows[-1]
 
     def set(self, name: str, value: bytes) -> None:
         """Write a setting of the log."""

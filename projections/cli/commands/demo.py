@@ -26,7 +26,7 @@ __all__ = ["run"]
 MODEL = "anthropic/claude-sonnet-4-5-20250929"
 """The model of the recorded answer."""
 KINDS = {"thinking": "reasoning", "partial_json": "call", "text": "text"}
-"""What the deltas of the stream are, by their field."""
+"""Deltas of the stream, by their field."""
 PAUSE = 0.015
 """Seconds between two deltas on a terminal, so that the stream is visible."""
 LONGEST = 300

@@ -65,7 +65,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     elif request.param == "postgres":
         made = open_log_module.open_log(new_place())
     elif request.param == "encrypted postgres":
-        made = open_log_module.open_log(running().new_schema(), keys=tmp_path / "keys", partitions=4, lanes=2)
+        made = open_log_module.open_log(running().new_schema(), keys=tmp_path / "keys", partitions=4)
     elif request.param == "encrypted memory":
         made = open_log_module.open_log("memory:", keys=tmp_path / "keys")
     elif request.param == "encrypted embedded":

@@ -96,7 +96,7 @@ def test_a_lease_is_set_once_where_the_client_is_cut_off(place: str, direction: 
 def test_a_server_restarted_under_many_clients(own: Server, how: str) -> None:
     """Promise 1: of 50 clients of a server that restarts each goes on, and nothing is lost."""
     address = own.new_schema()
-    logs = [open_log(address, connections=2, lanes=1) for _ in range(CLIENTS)]
+    logs = [open_log(address, connections=2) for _ in range(CLIENTS)]
     done: list[list[int]] = [[] for _ in logs]
     until = threading.Event()
 
@@ -206,7 +206,7 @@ def _end_the_wait(server: Server, how: str) -> None:
 @pytest.mark.promise(4)
 def test_a_deadlock_is_tried_again(place: str) -> None:
     """Promise 4: an append that the server gives up for another transaction goes in later."""
-    log = open_log(place, lanes=1)
+    log = open_log(place)
     put(log, creates_at=0)
     partition = log.partition_of("s")
     with psycopg.connect(place, autocommit=True) as other:
@@ -268,7 +268,7 @@ def test_a_lock_is_waited_for_only_so_long(place: str) -> None:
 @pytest.mark.promise(4)
 def test_of_two_handles_one_wins_each_version(place: str) -> None:
     """Promise 4: of two handles that append at one expected version exactly one goes in."""
-    logs = [open_log(place, lanes=1) for _ in range(2)]
+    logs = [open_log(place) for _ in range(2)]
     put(logs[0], creates_at=0)
     count = 500 if SLOW else 60
     together = threading.Barrier(2)

@@ -29,7 +29,7 @@ def appended(log: PostgresLog, append: Append) -> None:
 def test_an_interrupted_commit_leaves_no_waiter(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promises 1, 4: interrupted anywhere, each append is committed once, refused or unknown."""
     log = open_log(place)
-    (lane,) = log._lanes
+    lane = log._commits
     monkeypatch.setattr(lane._worker, "call", lambda: False)  # the waiting thread commits, as where none is to be had
     for session in ("s", "t"):
         log.submit(Append(session=session, payload=b"first", count=1, time=1, creates_at=0)).wait()

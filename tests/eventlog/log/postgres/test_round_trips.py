@@ -137,7 +137,7 @@ def test_a_batch_keeps_the_heads_that_it_has_read(place: str, monkeypatch: pytes
             other.create_session(id=name)
     monkeypatch.setattr(attempt, "_MOST", 4)
     log = open_log(place)
-    heads = log._lanes[0]._heads
+    heads = log._commits._heads
     for begin in range(0, 12, 3):
         batch = names[begin : begin + 3]
         tickets = [log.submit(Append(session=name, payload=b"x", count=1, time=1)) for name in batch]

@@ -347,14 +347,9 @@ class SessionWriter:
 
     def follow(self) -> None:
         """Bring the state up to the head that a reader has read; see `Log.reading`."""
-        with self.lock:
-            if not self.queue.is_remote:
-                if self._is_behind(self.log):
-                    self.catch_up()
-                return
-            with self.log.reading() as heads:
-                if self._is_behind(heads):
-                    self.catch_up()
+        with self.lock, self.log.reading() as heads:
+            if self._is_behind(heads):
+                self.catch_up()
 
     def followed(self) -> State | None:
         """Return the facts if this handle has read all of them; nothing more is read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -56,6 +57,31 @@ def test_a_user_message_is_one_round_trip(place: str, monkeypatch: pytest.Monkey
             "behind that",
             "and on",
         ]
+
+
+def test_a_turn_waits_little_more_than_for_what_it_writes(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turns of the pages read a head to take the lease, and an outcome at their end."""
+
+    def call(session: Session) -> None:
+        with session.assistant(model="m") as reply:
+            reply.stream_text().append("Hello")
+            reply.tool("bash", call_id="c", input={}).succeed("out")
+            reply.finish("tool-calls")
+
+    def bare(session: Session, number: int) -> None:
+        session.user(f"{number}")
+        call(session)
+
+    def asked(session: Session, number: int) -> None:
+        with session.turn(f"{number}", f"r{number}"):
+            call(session)
+            _answer(session)
+
+    with eventlog.open(place, flush_interval=60) as store:
+        session = store.create_session(id="s")
+        for work, most in ((bare, 4 + 1), (asked, 5 + 5)):
+            trips = [counted(monkeypatch, partial(work, session, number)) for number in range(6)]
+            assert min(trips[1:]) <= most, trips
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -32,7 +32,7 @@ LAYERS: dict[str, str] = {
         | reader | attempt | group_commit check | engine | opening
     """,
     "eventlog.session": """
-        owner inputs open_work kept | host lease_record | liveness lease reader | lease_keeper | executor outcome empty_answers | registry text_stream context late_result rollback values
+        owner inputs open_work kept | host lease_record | liveness lease reader | lease_keeper failure | executor outcome empty_answers | registry text_stream context late_result rollback values
         | redact status tool_call turn | filling | reply subsessions settings_commands | message_commands | session | handles unfinished shelf naming
     """,
     "eventlog.state": """

@@ -19,10 +19,10 @@ from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError
 from eventlog.errors.base import giving_way_to
 from eventlog.session.empty_answers import ending_of
+from eventlog.session.failure import failure_of
 from eventlog.session.filling import Fillable
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease
-from eventlog.session.outcome import failure_of
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.state.closing import closing_parts, has_run, said_in_step

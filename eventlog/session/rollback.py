@@ -10,7 +10,7 @@ from typing import NamedTuple
 from eventlog import events as ev
 from eventlog.errors import CallError, NotFoundError, RefusedError
 from eventlog.session.executor import Executor
-from eventlog.session.outcome import ROLLED_BACK
+from eventlog.session.failure import ROLLED_BACK
 from eventlog.state.closing import closing
 from eventlog.validation import require_or_none, require_version
 from eventlog.values import Patch

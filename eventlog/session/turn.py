@@ -24,8 +24,9 @@ from eventlog.append.backoff import Backoff
 from eventlog.append.lease_claim import LeaseStatus
 from eventlog.errors import ConflictError, FencedError, LeaseHeldError, RefusedError
 from eventlog.errors.base import giving_way_to
+from eventlog.session.failure import CRASHED
 from eventlog.session.lease import POLL, Block, Lease, unless_held
-from eventlog.session.outcome import CRASHED, Outcome, broken_before, has_earlier_question, outcome_of
+from eventlog.session.outcome import Outcome, broken_before, has_earlier_question, outcome_of
 from eventlog.validation import require, require_or_none, require_wait
 from eventlog.values import MessageError, Retry
 

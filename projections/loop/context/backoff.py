@@ -6,7 +6,7 @@ import random
 from json import JSONDecodeError
 
 from eventlog.errors import CallError, StreamError
-from eventlog.session.outcome import is_disconnect
+from eventlog.session.failure import is_disconnect
 from eventlog.streams.refusals import RATE, TRANSIENT, refusal_kind, status_of
 from eventlog.validation import require, require_wait
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog.errors import StreamError
-from eventlog.session.outcome import provider_error
+from eventlog.session.failure import provider_error
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.streams.refusals import MEDIA, OPAQUE, OVERFLOW, refusal_kind

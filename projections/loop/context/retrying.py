@@ -10,8 +10,8 @@ from collections.abc import Callable
 from json import JSONDecodeError
 
 from eventlog.errors import StreamError, UnknownStreamError
+from eventlog.session.failure import is_disconnect, provider_error
 from eventlog.session.filling import ABORTED, Filled, Filling, chunks_of, fill_with
-from eventlog.session.outcome import is_disconnect, provider_error
 from eventlog.session.reply import Reply
 from eventlog.streams.answer import API
 from eventlog.streams.refusals import status_of

@@ -15,7 +15,8 @@ from eventlog import events as ev
 from eventlog.codec.batch import Batch
 from eventlog.codec.deltas import DeltaRun
 from eventlog.history.seen import has_seen
-from eventlog.session.outcome import GOES_ON, is_crash
+from eventlog.session.failure import is_crash
+from eventlog.session.outcome import GOES_ON
 from eventlog.streams.refusals import MEDIA
 from eventlog.values import MessageError, Subtask, Tool
 from projections.loop.decision.refusing_targets import RefusingTarget, note_refusal, target_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from eventlog.session.outcome import CRASHED, is_crash
+from eventlog.session.failure import CRASHED, is_crash
 from eventlog.streams.refusals import MEDIA
 from projections.conversation.parts import Message, SubtaskPart, ToolPart
 from projections.loop.decision.exchange import answers, newest_question, open_answer, queued_message, turn_answers

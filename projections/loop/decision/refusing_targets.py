@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from eventlog.session.outcome import NOT_BEFORE
+from eventlog.session.failure import NOT_BEFORE
 from eventlog.streams.refusals import OPAQUE, RATE
 from eventlog.validation import json_value
 from eventlog.values import MessageError, Model

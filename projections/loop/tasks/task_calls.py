@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from eventlog.errors import CallError, LeaseHeldError, NotFoundError, StopError
 from eventlog.errors.base import brief
-from eventlog.session.outcome import is_disconnect
+from eventlog.session.failure import is_disconnect
 from eventlog.session.subsessions import subsession_in
 from eventlog.validation import json_value, require, require_or_none
 from eventlog.values import Json, Model

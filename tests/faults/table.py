@@ -1,4 +1,4 @@
-r"""Counts for the table of faults in `tests/README.md`, from those of the tests (`tally.py`).
+r"""Counts for the table of faults in `tests/README.md`, as the tests tallied them.
 
     EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 \
         tests/faults tests/eventlog/log/embedded/test_flipped_bytes.py \

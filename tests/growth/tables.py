@@ -39,7 +39,20 @@ TABLES: dict[str, Table] = {
 """The tables by what they are operations of."""
 BESIDE: dict[str, Table] = {"the inspector": ANSWERS}
 """Tables of what has no public name."""
+
+
+def name_of(entry: str) -> str:
+    """The public name that a table entry is about."""
+    return entry.partition(",")[0]
+
+
+_MEASURED = {name_of(entry) for table in TABLES.values() for entry in table}
 WITHOUT: dict[str, str] = {
+    **{
+        name: "awaits its blocking twin, which is measured"
+        for name in public_operations() - _MEASURED
+        if name.startswith("Async")
+    },
     **{
         f"ModelCatalogue.{name}": "reads a table in memory, whatever the store holds"
         for name in ("extended", "get", "limits", "near", "price")
@@ -59,15 +72,3 @@ WITHOUT: dict[str, str] = {
     **{f"RecordBuilder.{name}": _TOLD for name in dir(RecordBuilder) if not name.startswith("_")},
 }
 """Public names that are not measured, with the reason."""
-
-
-def name_of(entry: str) -> str:
-    """The public name that a table entry is about."""
-    return entry.partition(",")[0]
-
-
-WITHOUT |= {
-    name: "awaits its blocking twin, which is measured"
-    for name in public_operations()
-    if name.startswith("Async") and not any(name_of(entry) == name for table in TABLES.values() for entry in table)
-}

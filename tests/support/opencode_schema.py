@@ -10,7 +10,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 SCHEMA = Path(__file__).parents[1] / "golden" / "opencode-1.18.schema.json"
-VALIDATOR = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+VALIDATOR: Any = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
 
 
 def document_faults(document: Any) -> list[str]:

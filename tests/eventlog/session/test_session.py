@@ -260,7 +260,7 @@ def test_what_needs_the_lease_is_refused_without_it(store: Store) -> None:
 
 
 def test_a_compaction_by_single_calls_needs_the_lease_around_it(store: Store) -> None:
-    """Started or completed outside its lease a compaction is refused; the error says what to do."""
+    """Starting or completing one outside its lease is refused; the error says what to do."""
     session = store.create_session()
     exchange(session)
     part = session.context.request_compaction()

@@ -302,7 +302,7 @@ def _done_turns(place: Path) -> None:
 
 
 def _appends(place: Path) -> None:
-    """Append the plan in groups of one to four, with derived values; note what is acknowledged."""
+    """Append the plan in groups of one to four, and note each acknowledgement."""
     log = open_log(place / "s", keys=keys_of(place), **OPTIONS)
     known, chance = len(log.commits_after(0, 1_000_000)), random.Random(3)
     acks = os.open(place / "acknowledged", os.O_CREAT | os.O_WRONLY | os.O_APPEND)

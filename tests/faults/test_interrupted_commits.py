@@ -429,6 +429,7 @@ import os, signal, sys, threading, time
 from eventlog.errors import ForkedProcessError
 from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.filesystem import JournalIO
 
 path, forks = sys.argv[1], int(sys.argv[2])
 class Forking(JournalIO):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of
+from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of, unused_id
 from eventlog.streams.steps import Answered, Argued, Called, Closed, Ended, Kept, Said, Step, Used
 from eventlog.streams.tokens import anthropic_usage
 
@@ -26,6 +26,8 @@ _REASONS = {
 }
 _CALLS = {"tool_use": False, "server_tool_use": True, "mcp_tool_use": True}
 """Types of blocks that are calls, and whether the provider runs them."""
+_EARLY = {"thinking_delta": "thinking", "signature_delta": "thinking", "input_json_delta": ""}
+"""Type of a block whose first delta comes before it begins; it is text for other deltas."""
 
 
 class _Block:
@@ -33,8 +35,11 @@ class _Block:
 
     def __init__(self, block: dict[str, Any]) -> None:
         self.kind = text_of(block.get("type"))
-        self.id = text_of(block.get("id"))
+        self.key = ""
+        """Of a call: its id, or another one if the answer has that already."""
         self.input = block.get("input")
+        self.early = ""
+        """Pieces of arguments that came before the block began."""
         self.has_input = False
         """Whether pieces of its arguments have come."""
         self.signature = text_of(block.get("signature"))
@@ -50,6 +55,9 @@ class AnthropicReader:
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
+        self._ids: set[str] = set()
+        self._keys: dict[str, str] = {}
+        """Key of the newest call by its id in the stream."""
         self._usage: dict[str, Any] = {}
         self._reason = ""
         self.is_over = False
@@ -105,8 +113,10 @@ class AnthropicReader:
     # -- blocks ------------------------------------------------------------------------------------
 
     def _start(self, index: int, found: dict[str, Any]) -> Iterator[Step]:
-        block = self._blocks[index] = _Block(found)
-        kind = block.kind
+        before, block = self._blocks.get(index), _Block(found)
+        self._blocks[index], kind = block, block.kind
+        if before is not None:
+            block.signature = block.signature or before.signature
         if kind in {"text", "thinking"}:
             text = text_of(found.get("text" if kind == "text" else "thinking"))
             if text:
@@ -115,19 +125,17 @@ class AnthropicReader:
             self._calls += not _CALLS[kind]
             more = {name: value for name, value in found.items() if name in {"caller", "server_name"} and value}
             about = metadata_of(_PROVIDER, **more)
-            yield Called(
-                block.id or f"block_{index}",
-                block.id or f"block_{index}",
-                text_of(found.get("name")) or "unknown",
-                _CALLS[kind],
-                about,
-            )
+            given = text_of(found.get("id"))
+            block.key = self._keys[given] = unused_id(self._ids, given, "block")
+            yield Called(block.key, block.key, text_of(found.get("name")) or "unknown", _CALLS[kind], about)
+            if before is not None and before.early:
+                block.has_input = True
+                yield Argued(block.key, before.early)
 
     def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[Step]:
         block = self._blocks.get(index)
         if block is None:
-            kind = "thinking" if delta.get("type") == "thinking_delta" else "text"
-            block = self._blocks[index] = _Block({"type": kind})
+            block = self._blocks[index] = _Block({"type": _EARLY.get(text_of(delta.get("type")), "text")})
         match delta.get("type"):
             case "text_delta":
                 yield Said("text", text_of(delta.get("text")), index)
@@ -135,11 +143,13 @@ class AnthropicReader:
                 yield Said("reasoning", text_of(delta.get("thinking")), index)
             case "input_json_delta":
                 text = text_of(delta.get("partial_json"))
-                if text and block.kind not in _CALLS:
+                if text and block.kind in _CALLS:
+                    block.has_input = True
+                    yield Argued(block.key, text)
+                elif text and block.kind:
                     yield Kept("anthropic.delta", dump(delta))
                 elif text:
-                    block.has_input = True
-                    yield Argued(block.id or f"block_{index}", text)
+                    block.early += text
             case "signature_delta":
                 block.signature += text_of(delta.get("signature"))
             case "citations_delta":
@@ -167,13 +177,15 @@ class AnthropicReader:
             yield Closed(metadata_of(_PROVIDER, redactedData=whole.get("data")))
         elif kind in _CALLS:
             if not block.has_input and block.input:
-                yield Argued(block.id or f"block_{index}", dump(block.input))
+                yield Argued(block.key, dump(block.input))
         elif kind.endswith("tool_result"):
             content = whole.get("content")
             failed = bool(whole.get("is_error")) or text_of(object_of(content).get("type")).endswith("_error")
-            yield Answered(
-                text_of(whole.get("tool_use_id")), content if isinstance(content, str) else dump(content), failed
-            )
+            given = text_of(whole.get("tool_use_id"))
+            output = content if isinstance(content, str) else dump(content)
+            yield Answered(self._keys.get(given, given), output, failed)
+        elif not kind and block.early:
+            yield Kept("anthropic.delta", dump({"type": "input_json_delta", "partial_json": block.early}))
         elif whole:
             yield Kept(f"anthropic.{kind}", dump(whole))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of
+from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of, unused_id
 from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, Ended, Kept, Said, Step, Used
 from eventlog.streams.tokens import gemini_usage
 from eventlog.values import File
@@ -77,7 +77,7 @@ class GeminiReader:
         if "functionCall" in part:
             yield from self._call(object_of(part["functionCall"]), about)
         elif "executableCode" in part:
-            self._code = self._id("", "code")
+            self._code = unused_id(self._ids, "", "code")
             yield Closed()
             yield Called(self._code, self._code, "code_execution", by_provider=True, metadata=about)
             yield Argued(self._code, dump(part["executableCode"]))
@@ -98,21 +98,13 @@ class GeminiReader:
             yield Closed(about)
 
     def _call(self, found: dict[str, Any], about: str | None) -> Iterator[Step]:
-        key = self._id(text_of(found.get("id")), "call")
+        key = unused_id(self._ids, text_of(found.get("id")), "call")
         self._calls += 1
         yield Closed()
         yield Called(key, key, text_of(found.get("name")) or "unknown", metadata=about)
         arguments = found.get("args")
         if arguments:
             yield Argued(key, dump(arguments))
-
-    def _id(self, wanted: str, kind: str) -> str:
-        id, number = wanted or f"{kind}_{len(self._ids)}", len(self._ids)
-        while id in self._ids:
-            number += 1
-            id = f"{wanted or kind}_{number}"
-        self._ids.add(id)
-        return id
 
     @staticmethod
     def _file(part: dict[str, Any]) -> Iterator[Step]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from eventlog.errors import UnknownStreamError
-from eventlog.streams.records import dump, is_whole, metadata_of, object_of, objects_of, text_of
+from eventlog.streams.records import dump, is_whole, metadata_of, object_of, objects_of, text_of, unused_id
 from eventlog.streams.steps import Argued, Attached, Called, Closed, Ended, Said, Step, Used
 from eventlog.streams.tokens import chat_usage
 from eventlog.values import File
@@ -229,12 +229,7 @@ class ChatReader:
 
     def _new(self, delta: dict[str, Any]) -> _Call:
         key, index, given = len(self._calls), delta.get("index"), text_of(delta.get("id"))
-        id, number = given or f"call_{key}", key
-        while id in self._ids:
-            number += 1
-            id = f"{given or 'call'}_{number}"
-        self._ids.add(id)
-        call = _Call(key, given, id)
+        call = _Call(key, given, unused_id(self._ids, given, "call"))
         self._calls.append(call)
         if isinstance(index, int):
             self._by_index[index] = call

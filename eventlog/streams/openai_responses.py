@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
 from eventlog.errors import StreamError
-from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of
+from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of, unused_id
 from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, Ended, Kept, Said, Step, Used
 from eventlog.streams.tokens import responses_usage
 from eventlog.values import File
@@ -43,7 +43,10 @@ class _Item:
 
     def __init__(self, item: dict[str, Any]) -> None:
         self.kind = text_of(item.get("type"))
-        self.key = text_of(item.get("id")) or text_of(item.get("call_id"))
+        self.call = text_of(item.get("call_id"))
+        self.key = text_of(item.get("id")) or self.call
+        self.id = ""
+        """Of a call: its id in the answer, which names it in steps."""
         self.has_input = False
         self.is_said = False
         """Whether any of its text has come."""
@@ -151,28 +154,27 @@ class ResponsesReader:
     # -- items -------------------------------------------------------------------------------------
 
     def _added(self, found: dict[str, Any]) -> Iterator[Step]:
-        item = _Item(found)
-        self._items[item.key] = item
-        if not item.kind.endswith("_call"):
+        item, known = _Item(found), self._items.get(text_of(found.get("id")))
+        is_call = item.kind.endswith("_call")
+        if known is not None and known.call == item.call and (known.id or not is_call):  # it has come, or some of it
+            known.kind = item.kind
             return
-        id = text_of(found.get("call_id")) or item.key or f"call_{len(self._ids)}"
-        given, number = id, len(self._ids)
-        while id in self._ids:
-            number += 1
-            id = f"{given}_{number}"
-        self._ids.add(id)
+        self._items[item.key] = item
+        if not is_call:
+            return
+        item.id = unused_id(self._ids, item.call or item.key, "call")
         self._calls += not item.by_provider
         tool = text_of(found.get("name")) if item.kind in _NAMED else item.kind.removesuffix("_call")
         about = metadata_of(_PROVIDER, itemId=text_of(found.get("id")))
         self._open = None
         yield Closed()
-        yield Called(item.key, id, tool or "unknown", item.by_provider, about)
+        yield Called(item.id, item.id, tool or "unknown", item.by_provider, about)
 
     def _argued(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
         item, text = self._items.get(text_of(chunk.get("item_id"))), text_of(chunk.get("delta"))
         if item is not None and item.kind.endswith("_call") and text:
             item.has_input = True
-            yield Argued(item.key, text)
+            yield Argued(item.id, text)
 
     def _done(self, found: dict[str, Any]) -> Iterator[Step]:
         key = text_of(found.get("id")) or text_of(found.get("call_id"))
@@ -198,11 +200,11 @@ class ResponsesReader:
     def _call_done(self, item: _Item, found: dict[str, Any]) -> Iterator[Step]:
         arguments = _arguments(found)
         if arguments is not None and not item.has_input:
-            yield Argued(item.key, arguments)
+            yield Argued(item.id, arguments)
         if item.kind == "image_generation_call":
             yield from self._image(item, found)
         elif item.kind in _HOSTED:
-            yield from self._answered(item.key, found)
+            yield from self._answered(item.id, found)
 
     @staticmethod
     def _image(item: _Item, found: dict[str, Any]) -> Iterator[Step]:
@@ -210,7 +212,7 @@ class ResponsesReader:
         if data:
             url = data if data.startswith(("http://", "https://", "data:")) else f"data:{mime};base64,{data}"
             yield Attached(File(mime, url))
-        yield Answered(item.key, "", failed=not data)
+        yield Answered(item.id, "", failed=not data)
 
     @staticmethod
     def _answered(key: str, found: dict[str, Any]) -> Iterator[Step]:
@@ -222,7 +224,7 @@ class ResponsesReader:
         """Yield the result of a call that the provider ran, in an item of its own."""
         kind = text_of(found.get("type")).removesuffix("_output")
         kind = kind if kind.endswith("_call") else f"{kind}_call"
-        of_kind = [item.key for item in self._items.values() if item.kind == kind and item.by_provider]
+        of_kind = [item.id for item in self._items.values() if item.kind == kind and item.by_provider]
         if of_kind:
             yield from self._answered(of_kind[-1], found)
 

@@ -9,7 +9,7 @@ import msgspec
 from eventlog.validation import json_value
 from eventlog.values import Json
 
-__all__ = ["dump", "is_whole", "metadata_of", "number_of", "object_of", "objects_of", "text_of"]
+__all__ = ["dump", "is_whole", "metadata_of", "number_of", "object_of", "objects_of", "text_of", "unused_id"]
 
 
 _MOST = 1 << 53
@@ -34,6 +34,17 @@ def text_of(found: object) -> str:
 def number_of(found: object) -> int:
     """Return a count of tokens; 0 for anything else."""
     return found if isinstance(found, int) and not isinstance(found, bool) and 0 < found < _MOST else 0
+
+
+def unused_id(ids: set[str], given: str, kind: str) -> str:
+    """Return the `given` id, or one that no call of the answer has, and add it to `ids`."""
+    number = len(ids)
+    id = given or f"{kind}_{number}"
+    while id in ids:
+        number += 1
+        id = f"{given or kind}_{number}"
+    ids.add(id)
+    return id
 
 
 def dump(value: object) -> Json:

@@ -14,7 +14,7 @@ from eventlog.session.failure import is_disconnect, provider_error
 from eventlog.session.filling import ABORTED, Filled, Filling, chunks_of, fill_with
 from eventlog.session.reply import Reply
 from eventlog.streams.answer import API
-from eventlog.streams.refusals import status_of
+from eventlog.streams.refusals import MEDIA, OPAQUE, OVERFLOW, refusal_kind, status_of
 from eventlog.streams.retry_after import asked_wait
 from eventlog.validation import require, require_function
 from projections.loop.context.backoff import Backoff, is_transient
@@ -22,6 +22,8 @@ from projections.loop.context.refused_request import end_reply
 
 __all__ = ["Attempts", "fail", "fill_retrying", "raise_said"]
 
+_ANSWERED = frozenset({MEDIA, OPAQUE, OVERFLOW})
+"""Kinds of refusals that the loop answers with another request."""
 LOOK_EVERY = 1.0
 """Seconds of waiting between two looks for an interrupt."""
 
@@ -105,6 +107,8 @@ class Attempts:
 def fail(reply: Reply, error: Exception) -> None:
     """End a reply whose answer is an error or cannot be read; others stay open."""
     said = _said(error) or error
+    if isinstance(said, StreamError) and refusal_kind(said) in _ANSWERED:
+        reply.retry(provider_error(said))  # the loop asks again: what was said by then is said again
     if isinstance(said, StreamError | UnknownStreamError):
         end_reply(reply, said)
 

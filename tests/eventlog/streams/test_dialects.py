@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import eventlog
 from eventlog import events as ev
 from eventlog.session.filling import Filled
+from eventlog.values import Text
 from projections import Transcript
 
 Chunk = dict[str, Any]
@@ -148,3 +150,76 @@ def test_reasoning_of_a_router_keeps_its_signature() -> None:
         ended = [each.event.metadata for each in session.events() if isinstance(each.event, ev.PartEnded)]
         assert '"signature":"S"' in str(ended[0])
         assert ended[1] is None
+
+
+def _block(index: int, start: Chunk, *deltas: Chunk, late: int = 0) -> list[Chunk]:
+    """The events of a block of Anthropic, which begins `late` deltas behind its first."""
+    found: list[Chunk] = [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+    found.insert(late, {"type": "content_block_start", "index": index, "content_block": start})
+    return [*found, {"type": "content_block_stop", "index": index}]
+
+
+def _used(id: str, at: int, late: int = 0) -> list[Chunk]:
+    pieces = ({"type": "input_json_delta", "partial_json": piece} for piece in ('{"a":', f"{at}}}"))
+    return _block(at, {"type": "tool_use", "id": id, "name": "f", "input": {}}, *pieces, late=late)
+
+
+def _item(id: str, call: str, at: int, late: int = 0) -> list[Chunk]:
+    item = {"type": "function_call", "id": id, "call_id": call, "name": "f", "arguments": ""}
+    done = {"type": "response.output_item.done", "item": {**item, "arguments": f'{{"a":{at}}}'}}
+    found: list[Chunk] = [
+        {"type": "response.function_call_arguments.delta", "item_id": id, "delta": f'{{"a":{at}}}'},
+        done,
+    ]
+    found.insert(late, {"type": "response.output_item.added", "item": item})
+    return found
+
+
+def _part(at: int) -> Chunk:
+    call = {"id": "x", "name": "f", "args": {"a": at}}
+    return {"candidates": [{"content": {"parts": [{"functionCall": call}]}}]}
+
+
+DISORDER: dict[str, list[Chunk]] = {
+    "Anthropic, one id": [*_used("x", 0), *_used("x", 1)],
+    "Anthropic, arguments before their call": [*_used("x", 0), *_used("y", 1, late=1)],
+    "Anthropic, all arguments before their call": [*_used("x", 0, late=2), *_used("y", 1)],
+    "Responses, one id": [*_item("fc_1", "x", 0), *_item("fc_2", "x", 1)],
+    "Responses, one item id": [*_item("fc_1", "x", 0), *_item("fc_1", "y", 1)],
+    "Responses, arguments before their call": [*_item("fc_1", "x", 0), *_item("fc_2", "y", 1, late=1)],
+    "Responses, whole before its beginning": [*_item("fc_1", "x", 0), *_item("fc_2", "y", 1, late=2)],
+    "Gemini, one id": [_part(0), _part(1)],
+}
+
+
+@pytest.mark.parametrize("name", DISORDER)
+def test_calls_that_come_in_disorder_are_whole_and_have_ids_of_their_own(name: str) -> None:
+    """Equal ids, and events in another order, lose no call and no argument."""
+    with eventlog.open("memory:") as store:
+        session, _ = filled(DISORDER[name], store)
+        found = calls_of(session)
+    assert [json.loads(arguments) for *_, arguments in found] == [{"a": 0}, {"a": 1}]
+    assert len({id for id, *_ in found}) == 2
+
+
+@pytest.mark.parametrize("api", ["anthropic", "openai-responses"])
+def test_a_text_before_its_beginning_is_one_text(api: str) -> None:
+    """The event that announces a text may come behind the first piece of it."""
+    message = {"type": "message", "id": "msg_1"}
+    pieces = [{"type": "text_delta", "text": piece} for piece in ("Hel", "lo")]
+    delta = {"type": "response.output_text.delta", "item_id": "msg_1", "content_index": 0}
+    chunks: dict[str, list[Chunk]] = {
+        "anthropic": _block(0, {"type": "text", "text": ""}, *pieces, late=1),
+        "openai-responses": [
+            {**delta, "delta": "Hel"},
+            {"type": "response.output_item.added", "item": message},
+            {**delta, "delta": "lo"},
+            {"type": "response.output_item.done", "item": message},
+        ],
+    }
+    with eventlog.open("memory:") as store:
+        session, _ = filled(chunks[api], store)
+        parts = [found.event.kind for found in session.events() if isinstance(found.event, ev.PartStarted)]
+        said = [found.event.text for found in session.events() if isinstance(found.event, ev.PartDelta)]
+    assert len([kind for kind in parts if isinstance(kind, Text)]) == 2  # the question, and the answer
+    assert "".join(said) == "Hello"

@@ -12,8 +12,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from sys import getsizeof
 
-import msgspec
-
 from projections.conversation.parts import Message
 from projections.conversation.state import Changes, Conversation
 from projections.view.constraints import join
@@ -35,11 +33,6 @@ A message that was left open must not make all others wait.
 """
 _OBJECT = 400
 """Bytes of a message or part beside its text, where it is kept and where it is rendered."""
-REMINDER = (
-    "<system-reminder>\nThe user sent the following message:\n",
-    "\n\nPlease address this message and continue with your tasks.\n</system-reminder>",
-)
-"""Words around a message that arrived while a turn runs."""
 
 
 class Assembly:
@@ -132,9 +125,9 @@ class Assembly:
             is_behind = is_behind or message is last
             if message.id == excluding:
                 continue
-            rendered: Iterable[NeutralMessage] = self._rendered(message)
-            if is_behind and message.user and not message.synthetic:
-                rendered = [_reminded(found, message) for found in rendered]
+            rendered = self._rendered(message)
+            if rendered and is_behind and message.user and not message.synthetic:
+                rendered = self._user_message(message, reminds=True)
             for found in rendered:
                 length = self._append(tail, length, found)
         if words is not None:
@@ -245,13 +238,16 @@ class Assembly:
             if may_hide and is_hidden(state, message, options):
                 pass
             elif message.user:
-                question = bool(state.compactions) and shows_question(state, message, options)
-                known = render_user_message(message, options, self._resolve, shows_question=question)
+                known = self._user_message(message)
             else:
                 known = tuple(self._draft(message).messages())
             self._known[message.id] = known
             self.size += _size_of(known)
         return known
+
+    def _user_message(self, message: Message, *, reminds: bool = False) -> tuple[NeutralMessage, ...]:
+        question = bool(self._state.compactions) and shows_question(self._state, message, self._options)
+        return render_user_message(message, self._options, self._resolve, shows_question=question, reminds=reminds)
 
     def _draft(self, message: Message) -> MessageRenderer:
         draft = self._drafts.pop(message.id, None)
@@ -272,14 +268,3 @@ def _text_of(part: NeutralPart) -> str:
     if isinstance(part, Result):
         return part.output if not part.files else part.output + "".join([file.url for file in part.files])
     return part.input if isinstance(part, Call) else part.url if isinstance(part, File) else part.text
-
-
-def _reminded(found: NeutralMessage, message: Message) -> NeutralMessage:
-    """A user message wrapped as a reminder; texts that the program wrote stay as they are."""
-    synthetic = {part.id for part in message.parts if getattr(part, "synthetic", False)}
-    if synthetic:
-        return found
-    parts = tuple(
-        Text(REMINDER[0] + part.text + REMINDER[1]) if isinstance(part, Text) else part for part in found.parts
-    )
-    return msgspec.structs.replace(found, parts=parts)

@@ -30,19 +30,40 @@ __all__ = ["MessageRenderer", "render_user_message"]
 
 ABORTED = "aborted"
 """Name of the error of a message that was stopped."""
+REMINDER = (
+    "<system-reminder>\nThe user sent the following message:\n",
+    "\n\nPlease address this message and continue with your tasks.\n</system-reminder>",
+)
+"""Words around a message that arrived while a turn runs."""
 
 
 def render_user_message(
-    message: Message, options: RenderOptions, resolve: Resolver, *, shows_question: bool = False
+    message: Message,
+    options: RenderOptions,
+    resolve: Resolver,
+    *,
+    shows_question: bool = False,
+    reminds: bool = False,
 ) -> tuple[NeutralMessage, ...]:
-    """A user's message: one, or nothing if it says nothing."""
+    """A user's message: one, or nothing if it says nothing.
+
+    `reminds` wraps each text that the user wrote as a reminder; blank ones stay as they are.
+    """
     said: list[NeutralPart] = []
     for part in message.parts:
-        if not part.removed:
-            said += render_user_part(part, options, resolve, shows_question=shows_question)
+        if part.removed:
+            continue
+        found = render_user_part(part, options, resolve, shows_question=shows_question)
+        if reminds and isinstance(part, TextPart) and not part.synthetic:
+            found = tuple(_reminder(one) for one in found)
+        said += found
     if options.constraints != UNCONSTRAINED:
         said = [*constrained(said, options.constraints)]
     return (NeutralMessage("user", tuple(said), message.id),) if said else ()
+
+
+def _reminder(part: NeutralPart) -> NeutralPart:
+    return Text(REMINDER[0] + part.text + REMINDER[1]) if isinstance(part, Text) and part.text.strip() else part
 
 
 class _Block:

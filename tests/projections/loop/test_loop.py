@@ -32,6 +32,7 @@ from projections.loop import (
 )
 from projections.loop.context.window_state import LAST_STEP
 from projections.loop.tasks.task_calls import task_answer
+from projections.view.options import RenderOptions
 from projections.view.part_rendering import CLEARED, QUESTION, SUBTASK
 from projections.window import (
     ContextPolicy,
@@ -563,6 +564,31 @@ def test_what_was_answered_before_a_compaction_is_not_asked_again(session: Sessi
     assert "word word" not in told(view.messages)
     assert loop.run() == Stop("finished")
     assert (loop.count(RunSubtask), len(loop.requests)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "wrapped"),
+    [
+        (["also B", Text("Called the Read tool", synthetic=True)], [True, False]),
+        (["   "], [False]),
+        (["one", " \n", "two"], [True, False, True]),
+        ([Text("of the program", synthetic=True)], [False]),
+        ([File("text/csv", "data:,x", "x.csv"), "look"], [False, True]),
+    ],
+)
+def test_a_reminder_wraps_the_user_s_texts_part_by_part(session: Session, said: list[Any], wrapped: list[bool]) -> None:
+    """Texts of the program, files and blank texts stay as they are."""
+    session.user("first")
+    with session.assistant("openai/gpt-5") as reply:
+        reply.tool("bash", call_id="1", input={}).succeed("ok")
+        session.user([Text(part) if isinstance(part, str) else part for part in said])
+        reply.finish("tool-calls")
+    newest = ModelView.of(session, options=RenderOptions(reminder=True)).messages[-1]
+    plain = ModelView.of(session).messages[-1]
+    texts = [getattr(part, "text", "") for part in newest.parts]
+    assert [text.startswith("<system-reminder>") for text in texts] == wrapped
+    for found, before, is_wrapped in zip(newest.parts, plain.parts, wrapped, strict=True):
+        assert is_wrapped != (found == before)
 
 
 def test_messages_that_arrive_in_a_turn_can_be_wrapped_as_reminders(session: Session) -> None:

@@ -14,7 +14,7 @@ from eventlog.codec.batch import validate
 from eventlog.codec.bodies import to_file
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import CallError, ErasedError, NotFoundError
-from eventlog.history.catalog import SessionInfo, entry_of, info_of, is_shelf, is_shelf_id
+from eventlog.history.catalog import SessionInfo, info_of, is_shelf, is_shelf_id
 from eventlog.history.name_streams import Name, named_heads
 from eventlog.history.session_page import SessionPage, page_of
 from eventlog.history.streams import head_of
@@ -42,7 +42,6 @@ class SessionStore:
     log: Log
     host: Host
     registry: SessionRegistry
-    _origins: tuple[tuple[int, ...], dict[tuple[str, str], list[str]]]
 
     def create_session(
         self,
@@ -290,23 +289,6 @@ class SessionStore:
         """
         self.host.require_open()
         return store_head(self.log.heads())
-
-    def find_origin(self, format: str, foreign_id: str) -> list[str]:
-        """Sessions imported from a foreign session: the first import, then divergent ones."""
-        self.host.require_open()
-        for name in (format, foreign_id):
-            require(str, name, "a format and a foreign id are str")
-        positions = self.log.last_positions()
-        if self._origins[0] != positions:
-            imports: dict[tuple[str, str], list[tuple[int, str]]] = {}
-            for head in self.log.heads():
-                if is_foreign(head):
-                    continue
-                origin = entry_of(head).origin
-                if origin is not None:
-                    imports.setdefault((origin.format, origin.foreign_id), []).append((head.base, head.session))
-            self._origins = (positions, {key: [name for _, name in sorted(names)] for key, names in imports.items()})
-        return list(self._origins[1].get((format, foreign_id), ()))
 
     def text(self, content: Content, session: str | None = None) -> str:
         """The text of a content; `DamagedError` if its body is missing or not what was stored.

@@ -127,7 +127,6 @@ class Store(SessionStore):
         liveness.expire_stopped()
         os_fork.register(self.registry)
         self._searcher: Searcher | None = None
-        self._origins: tuple[tuple[int, ...], dict[tuple[str, str], list[str]]] = ((), {})
         self._at_exit = liveness.begin(self.host, self.close)
         weakref.finalize(self, self.host.flusher.stop)
 

@@ -117,10 +117,6 @@ STORE: Table = {
     "Store.erase, a long one": history(
         lambda at, _: at.store.erase("wide"), "names every large text that the session alone has", copied=True
     ),
-    "Store.find_origin": constant(lambda at, _: at.store.find_origin("test", "foreign 7")),
-    "Store.find_origin, after a commit": history(
-        lambda at, _: at.store.find_origin("test", "foreign 7"), _EACH, _new_session
-    ),
     "Store.unfinished": constant(lambda at, _: at.store.unfinished(), _looked),
     "Store.flush": constant(lambda at, _: at.store.flush()),
     "Store.cursor": constant(lambda at, _: at.store.cursor()),

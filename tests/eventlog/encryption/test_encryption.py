@@ -186,7 +186,6 @@ def test_a_session_whose_key_is_gone_stops_nobody(tmp_path: Path) -> None:
         other.redact(started(other)[0])
         assert store.scrub().emptied == 1
         assert store.expire(size=1 << 30).erased == ()
-        assert store.find_origin("x", "y") == []
         assert store.erase("p", forks="keep") == ("p",)
         assert store.erase("f") == ("f",)
         store.vacuum()

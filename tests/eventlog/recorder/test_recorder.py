@@ -324,7 +324,6 @@ def test_conversations_do_not_see_streams(log: Log) -> None:
         store.create_session(id="chat", title="Chat").user("hello")
         recorder.insert_events([event("a", 2)])
         assert [info.id for info in store.sessions()] == ["chat"]
-        assert store.find_origin("opencode", "x") == []
         with pytest.raises(eventlog.errors.NotFoundError):
             store.session(NAME)
         with pytest.raises(eventlog.errors.NotFoundError):

@@ -1,4 +1,4 @@
-"""Answers of the four APIs, right and wrong, by the packages' own clients where there are any."""
+"""Answers of the four APIs, right and wrong, as the packages read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Write the numbers of a run into `README.md`: `python -m benchmarks.page [RUN.json]`.
+"""Write the main numbers of a run into `README.md`: `python -m benchmarks.page [RUN.json]`.
+
+These are the figures with a target, and the tables that compare with others; a run prints all.
 
 Without an argument the run is `benchmarks/baseline.json`, which the page must always agree with.
 """
@@ -20,6 +22,14 @@ HERE = Path(__file__).resolve().parent
 PAGE = HERE / "README.md"
 BASELINE = HERE / "baseline.json"
 BEGIN, END = "<!-- numbers -->\n", "<!-- end of numbers -->\n"
+TABLES = (
+    "a durable turn",
+    "the loop at 5,000 messages, ms",
+    "a read in a fresh process at 5,000 messages, ms",
+    "a conversation of 1,000 messages, on the disk at each turn",
+    "a delta of an answer of 2,000",
+)
+"""The tables of the page."""
 _VERDICT = {True: "", False: ", missed", None: ""}
 
 
@@ -31,13 +41,12 @@ def with_numbers(page: str, run: Path = BASELINE) -> str:
 
 
 def markdown(run: Run) -> str:
-    """Return all numbers of a run: machine, figures, tables, remarks, and what is missing."""
+    """Return the main numbers of a run: machine, figures, tables, remarks, and what is missing."""
+    rows = [row for row in run.rows if row.table in TABLES]
     parts = [_machine(run.machine), _targets(run.results)]
-    parts += [
-        _rows(title, [row for row in run.rows if row.table == title])
-        for title in dict.fromkeys(row.table for row in run.rows)
-    ]
-    parts.append("\n".join(f"- {side}: {remark}." for side, remark in run.remarks.items()))
+    parts += [_rows(title, [row for row in rows if row.table == title]) for title in TABLES]
+    sides = {row.side for row in rows}
+    parts.append("\n".join(f"- {side}: {remark}." for side, remark in run.remarks.items() if side in sides))
     parts.append("\n".join(f"Not measured: {gap.what} (`{gap.install}`; {gap.reason})." for gap in run.missing))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -53,7 +62,7 @@ def _targets(results: Sequence[Result]) -> str:
     figures = {figure.id: figure for case in CASES for figure in case.figures}
     lines = ["| what | against | reached | ratio | target |", "|---|---|---|---|---|"]
     for result in results:
-        if result.ratio is not None:
+        if result.ratio is not None and result.target is not None:
             figure = figures[result.id]
             reached = f"{number(result.value)} {result.unit}".strip()
             wanted = (result.target or "").replace("<=", "≤").replace(">=", "≥")
@@ -64,6 +73,8 @@ def _targets(results: Sequence[Result]) -> str:
 
 
 def _rows(title: str, rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
     headings = list(dict.fromkeys(heading for row in rows for heading in row.cells))
     lines = [f"| {title} | " + " | ".join(headings) + " |", "|---" * (len(headings) + 1) + "|"]
     for row in rows:

@@ -47,16 +47,9 @@ def _numbers(expression: ast.expr) -> Iterator[int]:
 
 
 def table() -> str:
-    """Return the list: each promise, how many tests prove it, and the files that have them."""
-    found: dict[int, Counter[str]] = {number: Counter() for number in range(1, len(PROMISES) + 1)}
-    for path in sorted(TESTS.rglob("test_*.py")):
-        for number, _ in marks(path):
-            found[number][path.relative_to(TESTS.parent).as_posix()] += 1
-    lines: list[str] = []
-    for number, promise in enumerate(PROMISES, 1):
-        lines.append(f"{number}. {promise} {found[number].total()} tests:\n")
-        lines += [f"   `{name}`\n" for name in found[number]]
-    return "".join(lines)
+    """Return the list: each promise, and how many tests prove it."""
+    found = Counter(number for path in TESTS.rglob("test_*.py") for number, _ in marks(path))
+    return "".join(f"{number}. {promise} {found[number]} tests.\n" for number, promise in enumerate(PROMISES, 1))
 
 
 def with_table(page: str) -> str:

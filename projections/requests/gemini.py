@@ -6,6 +6,8 @@ Tool declarations and sampling are the caller's. The request obeys the rules of 
   role become one content, and no text is empty.
 * A content of calls is followed by a content of as many responses and nothing else; media of
   results are in the user content behind it.
+* The first call of a content has a signature, which Gemini 3 demands; one that has none, of another
+  model or refused, has the text that the documentation gives for it.
 * A part keeps its `thoughtSignature`. A thought without one, of another model or edited, is
   omitted, and so is a content of thoughts alone.
 * Code that Gemini ran has its own parts; another tool of a provider is an ordinary call.
@@ -30,6 +32,8 @@ __all__ = ["gemini_request"]
 
 Item: TypeAlias = dict[str, Any]
 
+UNSIGNED = "skip_thought_signature_validator"
+"""Signature of a call that is not Gemini's; ai.google.dev/gemini-api/docs/thought-signatures."""
 OPENING = "(The conversation begins with the model.)"
 
 
@@ -106,6 +110,9 @@ class _Contents:
                 said += _said(part)
         if all(item.get("thought") for item in said):
             return
+        calls = [item for item in said if "functionCall" in item]
+        if self._with_ids and calls and not any("thoughtSignature" in call for call in calls):
+            calls[0]["thoughtSignature"] = UNSIGNED
         self._add("model", said)
         self._respond(results, names)
 

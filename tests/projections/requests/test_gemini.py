@@ -6,7 +6,7 @@ from typing import Any
 
 import eventlog
 from projections import ModelView
-from projections.requests.gemini import OPENING, gemini_request
+from projections.requests.gemini import OPENING, UNSIGNED, gemini_request
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
 from projections.view.part_rendering import MEDIA_HEADING
 from tests.support.server_rules import gemini_faults
@@ -82,3 +82,15 @@ def test_an_unsigned_thought_is_left_out() -> None:
     assert [content["parts"] for content in contents[1:2]] == [[{"text": "so"}]]
     assert contents[0]["parts"][1] == {"fileData": {"mimeType": "video/mp4", "fileUri": "gs://b/a.mp4"}}
     assert [content["role"] for content in contents] == ["user", "model", "user"]
+
+
+def test_a_call_that_gemini_has_not_signed_has_the_documented_signature() -> None:
+    """The first call of another model's answer has it, unless another call is signed."""
+    own = '{"google":{"thoughtSignature":"s"}}'
+    results = (Result("1", "f", "x"), Result("2", "f", "y"))
+    for calls, signatures in (
+        ((Call("1", "f", "{}"), Call("2", "f", "{}")), [UNSIGNED, None]),
+        ((Call("1", "f", "{}"), Call("2", "f", "{}", metadata=own)), [None, "s"]),
+    ):
+        contents = gemini_request([assistant(*calls), NeutralMessage("tool", results, "a")])["contents"]
+        assert [part.get("thoughtSignature") for part in contents[1]["parts"]] == signatures

@@ -172,6 +172,10 @@ class Filling:
                     stream = self._begin(step)
                 if step.text:
                     stream.append(step.text)
+            elif type(step) is Argued:
+                call = self._calls[step.key]
+                call.pieces.append(step.text)
+                call.handle.stream_input(step.text)
             else:
                 self._carry_out(step)
 
@@ -186,10 +190,6 @@ class Filling:
                         step.tool, call_id=step.id, provider_executed=step.by_provider, metadata=step.metadata
                     )
                 )
-            case Argued():
-                call = self._calls[step.key]
-                call.pieces.append(step.text)
-                call.handle.stream_input(step.text)
             case Answered():
                 self._answer(step)
             case Attached():

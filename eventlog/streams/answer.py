@@ -6,8 +6,8 @@ wire, and the objects of providers' packages, those of their helper streams incl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from eventlog.errors import ArgumentValueError, StreamError, UnknownStreamError
 from eventlog.errors.base import brief
@@ -111,11 +111,14 @@ class AnswerReader:
         Raises `StreamError` for an error of the provider, `UnknownStreamError` for a chunk of an
         API that is not read, and `ConnectionError` for a damaged one.
         """
-        return [*self.steps(chunk)]
+        if self._reader is None or _may_be_error(chunk):
+            return [*self.steps(chunk)]
+        found = self._reader.take(chunk)
+        return cast("list[Step]", found) if type(found) is list else [*found]
 
     def steps(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
         """Yield the steps of a chunk, those before an error too; errors as in `take`."""
-        if "error" in chunk or "choices" in chunk:
+        if _may_be_error(chunk):
             error = _error_in(chunk)
             if error is not None:
                 raise error
@@ -148,16 +151,39 @@ def plain(chunk: Any) -> Mapping[str, Any]:
 
     What a helper stream adds, the answer so far, is left out: it would be read again at each chunk.
     """
-    if isinstance(chunk, Mapping):
+    if type(chunk) is dict or isinstance(chunk, Mapping):
         return cast("Mapping[str, Any]", chunk)
-    kind = getattr(chunk, "type", None)
-    if kind == "chunk" and hasattr(chunk, "chunk"):
+    kind: type[Any] = chunk.__class__
+    form = _FORMS.get(kind) or _form(kind)
+    if form.may_wrap and getattr(chunk, "type", None) == "chunk" and hasattr(chunk, "chunk"):
         return plain(chunk.chunk)
-    write: Any = getattr(chunk, "model_dump", None)
-    require_function(write, f"a chunk is a mapping, or has `model_dump`, a function; not {a_kind(chunk)}")
+    write: object = getattr(chunk, "model_dump", None)
+    if not callable(write):
+        require_function(write, f"a chunk is a mapping, or has `model_dump`, a function; not {a_kind(chunk)}")
+    dump_model = cast("Callable[..., Any]", write)
     return cast(
-        "Mapping[str, Any]", write(mode="json", by_alias=True, exclude={"snapshot"}, exclude_unset=True, warnings=False)
+        "Mapping[str, Any]", dump_model(mode="json", by_alias=True, exclude_unset=True, warnings=False, **form.more)
     )
+
+
+class _Form(NamedTuple):
+    """How objects of a class are read."""
+
+    may_wrap: bool
+    """Whether they may be events of a helper stream around a chunk."""
+    more: dict[str, Any]
+    """Further options of `model_dump`."""
+
+
+_FORMS: dict[type[Any], _Form] = {}
+
+
+def _form(kind: type[Any]) -> _Form:
+    """Return how objects of a class are read, and keep it: an unknown class may have any field."""
+    fields = getattr(kind, "model_fields", None)
+    has_answer = fields is None or "snapshot" in fields
+    form = _Form(fields is None or "chunk" in fields, {"exclude": {"snapshot"}} if has_answer else {})
+    return _FORMS.setdefault(kind, form)
 
 
 def is_known(chunk: Mapping[str, Any]) -> bool:
@@ -187,6 +213,14 @@ def _api_of(chunk: Mapping[str, Any]) -> str | None:
 
 def _named(chunk: Mapping[str, Any]) -> str:
     return text_of(chunk.get("type")) or ", ".join(sorted(map(str, chunk))[:8])
+
+
+def _may_be_error(chunk: Mapping[str, Any]) -> bool:
+    """Return whether a chunk may say an error of the provider: a quick look at each chunk."""
+    if "error" in chunk:
+        return True
+    choices: Any = chunk.get("choices")
+    return bool(choices) and not (choices.__class__ is list and len(choices) == 1 and "error" not in choices[0])
 
 
 def _error_in(chunk: Mapping[str, Any]) -> StreamError | None:

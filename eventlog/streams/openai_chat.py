@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from eventlog.errors import UnknownStreamError
@@ -22,6 +22,9 @@ from eventlog.values import File
 __all__ = ["ChatReader", "reason_of"]
 
 _REASONS = {"tool_calls": "tool-calls", "function_call": "tool-calls", "content_filter": "content-filter"}
+_TEXT = frozenset({"role", "content"})
+_ARGUMENTS = frozenset({"index", "type", "function"})
+"""Fields of a delta that has nothing but a piece of text, or of a call that goes on."""
 _DETAILS_ARE_TEXT = frozenset({"text", "summary"})
 
 
@@ -58,6 +61,8 @@ class ChatReader:
         self._ids: set[str] = set()
         self._details: list[dict[str, Any]] = []
         self._refuses = False
+        self._in_call = False
+        """Whether nothing but arguments came behind the newest call."""
         self._audio: list[bytes] = []
         self._spoken = "wav"
         self._reason = ""
@@ -67,8 +72,47 @@ class ChatReader:
         """Whether the answer has its end; later chunks may tell its usage."""
         return bool(self._reason)
 
-    def take(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
-        """Yield the steps of a chunk."""
+    def take(self, chunk: Mapping[str, Any]) -> Iterable[Step]:
+        """Return the steps of a chunk."""
+        return self._plain_text(chunk) or self._take(chunk)
+
+    def _plain_text(self, chunk: Mapping[str, Any]) -> list[Step]:
+        """Return the step of a chunk that is one piece of text, or of a call's arguments.
+
+        Nearly all chunks are; [] for any other one.
+        """
+        choices: Any = chunk.get("choices")
+        if choices.__class__ is not list or len(choices) != 1:
+            return []
+        if chunk.get("usage") or chunk.get("type") is not None or chunk.get("x_groq"):
+            return []
+        choice: Any = choices[0]
+        delta: Any = choice.get("delta") if choice.__class__ is dict else None
+        if delta.__class__ is not dict or choice.get("finish_reason") is not None or choice.get("index"):
+            return []
+        content: Any = delta.get("content")
+        if content.__class__ is str and content:
+            if self._details or (len(delta) > 1 and any(delta[name] for name in delta.keys() - _TEXT)):
+                return []
+            self._in_call = False
+            return [Said("text", content)]
+        calls: Any = delta.get("tool_calls")
+        if not self._in_call or len(delta) != 1 or calls.__class__ is not list or len(calls) != 1:
+            return []
+        found: Any = calls[0]
+        if found.__class__ is not dict or not found.keys() <= _ARGUMENTS:
+            return []
+        call, function = self._by_index.get(found.get("index", -1)), found.get("function")
+        if call is None or function.__class__ is not dict or function.keys() != {"arguments"}:
+            return []
+        text: Any = function["arguments"]
+        if text.__class__ is not str or not text or not call.pieces:
+            return []
+        call.pieces.append(text)
+        return [Argued(call.key, text)]
+
+    def _take(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
+        self._in_call = False
         kind = chunk.get("type")
         if kind is not None:  # an event of `chat.completions.stream`: only its chunks count
             inner = chunk.get("chunk")
@@ -132,6 +176,7 @@ class ChatReader:
                 yield from self._call(call)
             if isinstance(legacy, dict):
                 yield from self._call({"index": 0, "function": legacy})
+            self._in_call = True
 
     def _text(self, kind: Any, content: object, part: object) -> Iterator[Step]:
         """Yield the texts of a content: a text, a part, or a list of either."""

@@ -66,6 +66,14 @@ class Api(NamedTuple):
 # -- Chat Completions ------------------------------------------------------------------------------
 
 
+def _chat_body(request: ModelRequest) -> Chunk:
+    return {"messages": chat_messages(request.messages, request.system)}
+
+
+def _chat_faults(body: Chunk) -> list[str]:
+    return chat_faults(body["messages"])
+
+
 def _chat(answer: Answer) -> list[Chunk]:
     def chunk(reason: str | None = None, **delta: Any) -> Chunk:
         return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
@@ -93,10 +101,14 @@ def _chat_stream(http: httpx.Client) -> Callable[[], Iterator[Any]]:
 # -- Responses -------------------------------------------------------------------------------------
 
 
+def _responses_body(request: ModelRequest) -> Chunk:
+    return responses_request(request.messages, request.system)
+
+
 def _responses(answer: Answer) -> list[Chunk]:
     number, half = answer.number, len(answer.text) // 2
-    thought = {"type": "reasoning", "id": f"rs_{number}", "summary": []}
-    message = {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": []}
+    thought: Chunk = {"type": "reasoning", "id": f"rs_{number}", "summary": []}
+    message: Chunk = {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": []}
     chunks: list[Chunk] = [
         {"type": "response.created", "response": {"object": "response", "output": []}},
         {"type": "response.output_item.added", "item": thought},
@@ -125,6 +137,10 @@ def _responses_stream(http: httpx.Client) -> Callable[[], Iterator[Any]]:
 # -- Messages --------------------------------------------------------------------------------------
 
 
+def _anthropic_body(request: ModelRequest) -> Chunk:
+    return anthropic_request(request.messages, request.system)
+
+
 def _anthropic(answer: Answer) -> list[Chunk]:
     half = len(answer.text) // 2
     blocks: list[tuple[Chunk, list[Chunk]]] = [
@@ -138,7 +154,7 @@ def _anthropic(answer: Answer) -> list[Chunk]:
         ),
     ]
     for id, name, arguments in answer.calls:
-        called = {"type": "tool_use", "id": id, "name": name, "input": {}}
+        called: Chunk = {"type": "tool_use", "id": id, "name": name, "input": {}}
         blocks.append((called, [{"type": "input_json_delta", "partial_json": arguments}]))
     chunks: list[Chunk] = [
         {"type": "message_start", "message": {"type": "message", "role": "assistant", "content": []}}
@@ -157,6 +173,10 @@ def _anthropic_stream(http: httpx.Client) -> Callable[[], Iterator[Any]]:
 
 
 # -- Gemini ----------------------------------------------------------------------------------------
+
+
+def _gemini_body(request: ModelRequest) -> Chunk:
+    return gemini_request(request.messages, request.system)
 
 
 def _gemini(answer: Answer) -> list[Chunk]:
@@ -181,10 +201,10 @@ _OPENAI = {
     "opaque-state": Refused(400, "invalid_encrypted_content", "The encrypted content c1pher could not be verified."),
     "overflow": Refused(400, "context_length_exceeded", "This model's maximum context length is 9 tokens."),
 }
-APIS = {
+APIS: dict[str, Api] = {
     "openai-chat": Api(
-        lambda request: {"messages": chat_messages(request.messages, request.system)},
-        lambda body: chat_faults(body["messages"]),
+        _chat_body,
+        _chat_faults,
         _chat,
         {"error": {"message": "the upstream is down", "code": 502}},
         {"error": {"message": "too long", "code": "context_length_exceeded"}},
@@ -194,7 +214,7 @@ APIS = {
         _chat_stream,
     ),
     "openai-responses": Api(
-        lambda request: responses_request(request.messages, request.system),
+        _responses_body,
         responses_faults,
         _responses,
         {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "try again"}}},
@@ -205,7 +225,7 @@ APIS = {
         _responses_stream,
     ),
     "anthropic": Api(
-        lambda request: anthropic_request(request.messages, request.system),
+        _anthropic_body,
         anthropic_faults,
         _anthropic,
         {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
@@ -220,7 +240,7 @@ APIS = {
         _anthropic_stream,
     ),
     "gemini": Api(
-        lambda request: gemini_request(request.messages, request.system),
+        _gemini_body,
         gemini_faults,
         _gemini,
         {"error": {"code": 503, "status": "UNAVAILABLE", "message": "The model is overloaded."}},

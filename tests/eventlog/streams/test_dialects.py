@@ -10,6 +10,7 @@ import pytest
 import eventlog
 from eventlog import events as ev
 from eventlog.session.filling import Filled
+from eventlog.streams.openai_chat import ChatReader
 from eventlog.values import Text
 from projections import Transcript
 
@@ -223,3 +224,32 @@ def test_a_text_before_its_beginning_is_one_text(api: str) -> None:
         said = [found.event.text for found in session.events() if isinstance(found.event, ev.PartDelta)]
     assert len([kind for kind in parts if isinstance(kind, Text)]) == 2  # the question, and the answer
     assert "".join(said) == "Hello"
+
+
+def _none(_reader: ChatReader, _chunk: Chunk) -> list[Any]:
+    return []
+
+
+@pytest.mark.parametrize("name", [*DIALECTS, "interleaved"])
+def test_the_quick_way_reads_as_the_long_way_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of one piece of text or of arguments, which are read at once, give the same parts."""
+    mixed = [
+        chunk(content="a", role="assistant", refusal=None, tool_calls=None),
+        chunk(content="b", reasoning_content="hm"),
+        chunk(call(0, "x", "f", "")),
+        chunk(call(0, None, None, '{"p"')),
+        chunk(content="between"),
+        chunk(call(0, None, None, ":1}")),
+        chunk(reasoning_details=[{"type": "reasoning.text", "text": "t", "signature": "S"}]),
+        {**chunk(content="c"), "usage": {"prompt_tokens": 3}},
+        chunk(content="d", finish="tool_calls"),
+    ]
+    chunks = mixed if name == "interleaved" else DIALECTS[name][0]
+    found: list[list[Any]] = []
+    for _ in range(2):
+        with eventlog.open("memory:") as store:
+            session, end = filled(chunks, store)
+            parts = [(part.kind, part.text) for message in Transcript(session).oldest_first() for part in message.parts]
+            found.append([parts, end.reason, end.usage, calls_of(session)])
+        monkeypatch.setattr(ChatReader, "_plain_text", _none)
+    assert found[0] == found[1]

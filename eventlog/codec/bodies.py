@@ -129,11 +129,8 @@ def checked_body_text(body: Body, packed: bytes) -> str:
     A plain one is not hashed again. `DamagedError` if its size is another, `CallError` for a body
     of data.
     """
-    _require_text(body)
-    if packed[:1] != PLAIN_MARK:
+    if len(packed) != body.size + 1 or packed[:1] != PLAIN_MARK or body.characters == BYTES:
         return body_text(body, packed)
-    if len(packed) != body.size + 1:
-        raise DamagedError(f"body {body.digest.hex()} is not what was stored")
     try:
         return str(memoryview(packed)[1:], "utf-8", "surrogatepass")
     except UnicodeDecodeError as error:

@@ -157,6 +157,8 @@ class DecodedCommit(msgspec.Struct, frozen=True, gc=False):
         last = self.last if upto is None else min(self.last, upto)
         if first > last:
             return None
+        if first == self.first and last == self.last:
+            return self
         entries: list[Entry | DeltaRun] = []
         version = self.first
         for entry in self.batch.entries:
@@ -186,10 +188,7 @@ def decode_commit(commit: Commit, after: int = 0, upto: int | None = None) -> De
     except DataError as error:
         raise type(error)(error.message, session=commit.session, version=first, position=commit.position) from error
     last = first + length - 1
-    decoded = DecodedCommit(commit.session, first, last, commit.position, commit.epoch, batch)
-    if first > after and (upto is None or last <= upto):
-        return decoded
-    return decoded.cut(after, upto)
+    return DecodedCommit(commit.session, first, last, commit.position, commit.epoch, batch).cut(after, upto)
 
 
 def spans_of(commit: Commit, after: int = 0, upto: int | None = None) -> list[Span]:
@@ -239,10 +238,11 @@ class _Entries(Sequence[Any]):
         return len(self._pieces)
 
     def __getitem__(self, index: Any) -> Any:
+        found: Any = self._pieces[index]
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
         try:
-            return decode_entry(self._pieces[index])
+            return decode_entry(found)
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):  # it says where, or can read it
             return one_by_one(decode_commit(self._commit))[index]
 

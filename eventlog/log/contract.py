@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GROWING",
     "STAMP_BYTES",
+    "BodyPlace",
     "BodyStore",
     "HeadReader",
     "Log",
@@ -71,6 +72,8 @@ STAMP_BYTES = 8
 
 Place: TypeAlias = tuple[int, int]
 """A session's place in a list: time of its activity, number of its newest append."""
+BodyPlace: TypeAlias = tuple[int, int, int, int]
+"""A body's place: slot and offset of its block, and its first byte and size there."""
 
 
 def is_outgrown(key: bytes, value: bytes | None, stored: bytes | None) -> bool:
@@ -123,6 +126,15 @@ class BodyStore(ABC):
     def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """Return `body` of each digest, in order; quicker than one call each in most engines."""
         return [self.body(digest) for digest in digests]
+
+    def places_of(self, digests: Sequence[bytes]) -> tuple[bytes, list[BodyPlace | None]]:
+        """Return where bodies lie, None for one that may move, and the edition in which they do."""
+        return b"", [None] * len(digests)
+
+    def bodies_at(self, edition: bytes, places: Sequence[BodyPlace]) -> list[bytes] | None:
+        """Return the packed bytes at places of `places_of`; None if they must be looked up."""
+        del edition, places
+        return None
 
     @abstractmethod
     def get_derived(self, key: bytes) -> bytes | None:

@@ -29,13 +29,13 @@ from projections.conversation.state import Conversation
 from projections.conversation.text_pieces import texts_of
 from projections.conversation.tool_events import TOOL_RULES, Rule
 
-__all__ = ["apply", "apply_batch"]
+__all__ = ["RULES", "apply", "apply_batch"]
 
 
 def apply(state: Conversation, event: ev.Event, version: int, time: int) -> Conversation:
     """Apply one event; raises `UnknownEventError` for an unknown kind."""
     try:
-        rule = _RULES[type(event)]
+        rule = RULES[type(event)]
     except KeyError:
         rule = _unknown
     rule(state, event, version, time)
@@ -47,7 +47,7 @@ def apply_batch(state: Conversation, batch: Batch, version: int) -> tuple[Conver
 
     Returns the state and the next version.
     """
-    rules, start = _RULES, batch.time
+    rules, start = RULES, batch.time
     for entry in batch.entries:
         if type(entry) is Entry:
             event = entry.event
@@ -319,7 +319,7 @@ def _undone(state: Conversation, event: ev.CompactionUndone, version: int, time:
     state.undo_compaction(event.part)
 
 
-_RULES: dict[type[ev.Base], Rule] = {
+RULES: dict[type[ev.Base], Rule] = {
     **TOOL_RULES,
     ev.SessionStarted: _nothing,
     ev.SessionForked: _nothing,
@@ -369,3 +369,4 @@ _RULES: dict[type[ev.Base], Rule] = {
     ev.RecordKept: _nothing,
     ev.RecordForgotten: _rolled_back,
 }
+"""The rule of each kind of event."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eventlog.codec.decoded import Span
-from eventlog.events import LASTING, PartRedacted
+from eventlog.codec.decoded import DecodedCommit
+from eventlog.events import PartRedacted
 from eventlog.session.session import Session
 from projections.transcript.coverage import Coverages, PlacedEvent
 from projections.transcript.row_block import RowBlock
 from projections.transcript.row_store import RowStore
-from projections.transcript.stretch import FrozenMessages, Stretch
+from projections.transcript.stretch import FrozenMessages, Ranges, Stretch
 
 __all__ = ["WINDOW", "WINDOWS", "BackwardReader"]
 
@@ -23,6 +23,9 @@ WINDOW = 1_024
 """Versions of a stretch."""
 WINDOWS = 4
 """Stretches that become one as soon as all of them are complete: a long one costs less."""
+
+AHEAD = 4 * WINDOWS * WINDOW
+"""Versions of one read: where it begins, a part of an append is read in vain."""
 
 
 class BackwardReader:
@@ -36,6 +39,9 @@ class BackwardReader:
         self._coverages = Coverages(session, self._ranges)
         self._rows = RowStore(session)
         self._makes_rows = makes_rows and self._rows.takes_rows
+        self._ahead: list[DecodedCommit] = []
+        """Appends of versions from `_begin` on that were read together."""
+        self._begin, self._further = version, 0
 
     def stretches(self) -> Iterator[FrozenMessages]:
         """Yield the messages, stretch by stretch, the newest stretch first."""
@@ -44,24 +50,13 @@ class BackwardReader:
         while high > 0:
             low = _beginning(high)
             ranges = self._clipped(low, high)
-            found: RowBlock | Stretch | None = None if high % WINDOW else self._rows.get(low, high, ranges)
+            found: RowBlock | Stretch | None = None
+            if not high % WINDOW:
+                found = self._rows.get(low, high, ranges) or self._made(low, high, ranges, deferred)
             earlier = None if found is None else found.receive(deferred)
-            if earlier is None:
-                stretch = self._read(low, high)
-                if found is None and not high % WINDOW and self._makes_rows:
-                    # the rows never hold what is redacted by now
-                    gone = [
-                        placed.event.part
-                        for placed in deferred
-                        if isinstance(placed.event, PartRedacted) and stretch.apply(placed) is None
-                    ]
-                    block = RowBlock.of(stretch, low, ranges, self._resolve)
-                    self._rows.put(high, block, range(low + WINDOW, high, WINDOW), gone)
-                    if not deferred:  # its rows are the messages: none is frozen twice
-                        found, earlier = block, block.deferred
-                if earlier is None:
-                    found, earlier = stretch, stretch.receive(deferred)
-            assert found is not None
+            if found is None or earlier is None:
+                found = Stretch(self._commits(low, high), ranges)
+                earlier = found.receive(deferred)
             deferred = earlier
             for placed in reversed(found.about_compactions):
                 self._coverages.add(placed)
@@ -77,24 +72,31 @@ class BackwardReader:
         ]
         return known
 
-    def _read(self, low: int, high: int) -> Stretch:
-        """Read a stretch from its events."""
-        if self._clipped(low, high) == [(low + 1, high)]:
-            return Stretch(self._reader.spans(low, high))
-        return Stretch(part for span in self._reader.spans(low, high) for part in self._effective(span))
+    def _made(self, low: int, high: int, ranges: Ranges, later: list[PlacedEvent]) -> RowBlock | None:
+        """Make the rows of a stretch, and store them without what is redacted by now."""
+        if not self._makes_rows:
+            return None
+        stretch = Stretch(self._commits(low, high), ranges)
+        gone = [
+            placed.event.part
+            for placed in later
+            if isinstance(placed.event, PartRedacted) and stretch.apply(placed) is None
+        ]
+        block = RowBlock.of(stretch, low, ranges, self._resolve)
+        self._rows.put(high, block, range(low + WINDOW, high, WINDOW), gone)
+        return block
 
-    def _clipped(self, low: int, high: int) -> list[tuple[int, int]]:
+    def _commits(self, low: int, high: int) -> list[DecodedCommit]:
+        """Return the appends of a stretch; all but the first read goes `AHEAD` versions further."""
+        if low < self._begin:
+            self._begin, self._further = max(low - self._further, 0), AHEAD
+            self._ahead = list(self._reader.decoded_commits(self._begin, high))
+        self._ahead = [commit for commit in self._ahead if commit.first <= high]
+        return [part for commit in self._ahead if (part := commit.cut(low, high)) is not None]
+
+    def _clipped(self, low: int, high: int) -> Ranges:
         """Return the effective ranges inside a stretch."""
         return [(max(first, low + 1), min(last, high)) for first, last in self._ranges if first <= high and last > low]
-
-    def _effective(self, span: Span) -> Iterator[Span]:
-        if isinstance(span.item, LASTING):
-            yield span
-            return
-        for first, last in self._ranges:
-            part = span.cut(first - 1, last)
-            if part is not None:
-                yield part
 
 
 def _beginning(high: int) -> int:

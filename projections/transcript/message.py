@@ -13,6 +13,8 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec.structs import force_setattr
 
+from eventlog.codec.bodies import checked_body_text
+from eventlog.log.contract import BodyPlace
 from eventlog.values import Agent, Body, Content, Json, MessageError, Model, Patch, Retry
 from projections.conversation.parts import (
     CompactionPart,
@@ -41,7 +43,7 @@ __all__ = [
 ]
 
 
-class TranscriptPart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class TranscriptPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A part of the transcript; `text` is the full output, not its preview."""
 
     id: str
@@ -70,7 +72,7 @@ class TranscriptPart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return [name for name in names if getattr(self, name)]
 
 
-class TranscriptMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class TranscriptMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One message of the transcript; times are UTC milliseconds."""
 
     id: str
@@ -100,6 +102,8 @@ class LargeText(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Index of the part in its message."""
     field: str
     pieces: tuple[Content, ...]
+    place: BodyPlace | None = None
+    """Where the body lies, if the text is one."""
 
 
 def transcript_message(message: Message, resolve: Resolver) -> TranscriptMessage:
@@ -172,10 +176,25 @@ def redacted_part(part: str, kind: str, *, removed: bool) -> TranscriptPart:
 
 
 def fill(
-    messages: Sequence[TranscriptMessage], large: Iterable[LargeText], texts: Callable[[Sequence[Body]], Iterable[str]]
+    messages: Sequence[TranscriptMessage],
+    large: Iterable[LargeText],
+    texts: Callable[[Sequence[Body]], Iterable[str]],
+    read_at: Callable[[Sequence[BodyPlace]], Sequence[bytes] | None] | None,
 ) -> None:
-    """Fill in large texts of messages; `texts` returns those of bodies."""
+    """Fill in large texts of messages.
+
+    `texts` returns those of bodies; `read_at` returns bodies at their places, None if it cannot.
+    """
     lacking = [text for text in large if not messages[text.message].parts[text.part].redacted]
+    places = [text.place for text in lacking if text.place is not None]
+    found = read_at(places) if places and read_at is not None else None
+    if found is not None:
+        packed = iter(found)
+        for text in lacking:
+            if text.place is not None:
+                part = messages[text.message].parts[text.part]
+                force_setattr(part, text.field, checked_body_text(cast("Body", text.pieces[0]), next(packed)))
+        lacking = [text for text in lacking if text.place is None]
     bodies = {piece.digest: piece for text in lacking for piece in text.pieces if type(piece) is Body}
     read = dict(zip(bodies, texts(list(bodies.values())), strict=True))
     for text in lacking:

@@ -8,6 +8,8 @@ change: it is also stored as the state that events are applied to.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -21,6 +23,10 @@ from projections.transcript.coverage import Coverages, PlacedEvent, order_of
 from projections.transcript.message import LargeText, TranscriptMessage, frozen_message, redacted_part
 from projections.transcript.stretch import FrozenMessages, Stretch, event_about
 from projections.view.part_rendering import Resolver
+
+if TYPE_CHECKING:
+    from eventlog.log.contract import BodyStore
+    from eventlog.values import Body
 
 __all__ = ["RowBlock"]
 
@@ -41,6 +47,8 @@ class RowBlock(msgspec.Struct, array_like=True):
     """Messages that were open, each with the index of its row."""
     deferred: list[PlacedEvent]
     about_compactions: list[PlacedEvent]
+    edition: bytes = b""
+    """That in which the texts lie at their places (`BodyStore.places_of`)."""
 
     @classmethod
     def of(cls, stretch: Stretch, low: int, ranges: list[tuple[int, int]], resolve: Resolver) -> RowBlock:
@@ -56,6 +64,22 @@ class RowBlock(msgspec.Struct, array_like=True):
                 stretch.state.join_texts(message)
                 block.open.append((index, message))
         return block
+
+    def place(self, bodies: BodyStore) -> bool:
+        """Note where the large texts lie; return whether more of it is known now."""
+        edition, _ = bodies.places_of(())
+        wanted = {
+            index: cast("Body", text.pieces[0]).digest
+            for index, text in enumerate(self.large)
+            if len(text.pieces) == 1 and (text.place is None or edition != self.edition)
+        }
+        if not edition or not wanted:
+            return False
+        found, places = bodies.places_of(list(wanted.values()))
+        self.edition = found if found == edition else b""
+        for index, place in zip(wanted, places, strict=True):
+            self.large[index] = msgspec.structs.replace(self.large[index], place=place)
+        return any(places)
 
     def encode(self) -> bytes:
         """Return the block's bytes."""
@@ -98,12 +122,12 @@ class RowBlock(msgspec.Struct, array_like=True):
             for index, message in self.open:
                 self.rows[index] = frozen_message(message, index, self.large, resolve)
                 self.places[index] = order_of(message)
-            self.large.sort(key=lambda text: text.message)
+            self.large.sort(key=attrgetter("message"))
         for index, part in coverages.covering(
             (row.id, place) for row, place in zip(self.rows, self.places, strict=True)
         ):
             force_setattr(self.rows[index], "covered", part)
-        return FrozenMessages(self.rows, self.large)
+        return FrozenMessages(self.rows, self.large, self.edition)
 
 
 class _RowMarker:

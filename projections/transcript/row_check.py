@@ -21,7 +21,7 @@ def wrong_rows(session: Session, version: int) -> Iterator[int]:
     No rows are made, and no large text is read.
     """
     state, _ = state_at(session, TranscriptProjection(), version, uses_checkpoints=False)
-    for messages, large in BackwardReader(session, version, makes_rows=False).stretches():
+    for messages, large, _ in BackwardReader(session, version, makes_rows=False).stretches():
         for index, message in enumerate(messages):
             lacking: list[LargeText] = []
             replayed = state.messages.pop(message.id, None)

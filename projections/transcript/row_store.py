@@ -16,13 +16,12 @@ from eventlog.history.checkpoint_store import key_of
 from eventlog.history.lineage import StreamRange
 from eventlog.session.session import Session
 from projections.transcript.row_block import RowBlock
+from projections.transcript.stretch import Ranges
 
 __all__ = ["KIND", "RowStore"]
 
-KIND = "rows 1"
+KIND = "rows 2"
 """Kind of checkpoint; the number changes when the same events give other rows."""
-
-Ranges = list[tuple[int, int]]
 
 
 class RowStore:
@@ -44,14 +43,20 @@ class RowStore:
         `ranges` are the effective ranges among these versions.
         """
         owner = self._owner(low, high, ranges)
-        data = self._log.of(owner).get_derived(key_of(KIND, owner, high))
+        own, key = self._log.of(owner), key_of(KIND, owner, high)
+        data = own.get_derived(key)
         if data is None:
             return None
         try:
             block = RowBlock.decode(data)
         except ValueError:
             return None
-        return block if block.low == low and block.ranges == ranges else None
+        if block.low != low or block.ranges != ranges:
+            return None
+        if block.place(own) and self.takes_rows:
+            with suppress(EventlogError):
+                own.put_derived([(key, block.encode())])
+        return block
 
     def put(self, high: int, block: RowBlock, replaced: Iterable[int] = (), redacted: Iterable[str] = ()) -> None:
         """Store rows up to version `high`, and delete those up to the versions that they replace.
@@ -62,9 +67,11 @@ class RowStore:
         owner = self._owner(block.low, high, block.ranges)
         if owner != self._session and not set(redacted) <= self._redacted_for_all(owner):
             return
+        own = self._log.of(owner)
+        block.place(own)
         deleted = [(key_of(KIND, owner, version), None) for version in replaced]
         with suppress(EventlogError):
-            self._log.of(owner).put_derived([(key_of(KIND, owner, high), block.encode()), *deleted])
+            own.put_derived([(key_of(KIND, owner, high), block.encode()), *deleted])
 
     def _redacted_for_all(self, owner: str) -> set[str]:
         """Return the parts that every fork of a session hides: those redacted there or above."""

@@ -8,13 +8,14 @@ reached.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from eventlog.codec.decoded import Span
+from eventlog.codec.decoded import DecodedCommit
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import (
+    LASTING,
     AssistantMessageStarted,
     CompactionCompleted,
     CompactionStarted,
@@ -34,7 +35,11 @@ from projections.transcript.coverage import Coverages, PlacedEvent, order_of
 from projections.transcript.message import LargeText, TranscriptMessage, frozen_message
 from projections.view.part_rendering import Resolver
 
-__all__ = ["FrozenMessages", "Stretch", "event_about"]
+__all__ = ["FrozenMessages", "Ranges", "Stretch", "event_about"]
+
+
+Ranges: TypeAlias = list[tuple[int, int]]
+"""Effective versions, as closed ascending ranges."""
 
 
 class FrozenMessages(NamedTuple):
@@ -42,27 +47,51 @@ class FrozenMessages(NamedTuple):
 
     messages: list[TranscriptMessage]
     large: list[LargeText]
+    edition: bytes = b""
+    """That in which the texts lie at their places."""
 
 
 class Stretch:
     """The messages that begin in a range, and what its events say about earlier ones."""
 
-    def __init__(self, spans: Iterable[Span]) -> None:
+    def __init__(self, commits: Iterable[DecodedCommit], ranges: Ranges) -> None:
+        """Of the events of `commits` those in `ranges` count, and those that a rollback leaves."""
         self.state = Conversation(whole=True)
         self.deferred: list[PlacedEvent] = []
         """Events about earlier messages, in order."""
         self.about_compactions: list[PlacedEvent] = []
         """Events that say which messages a compaction covers, in order."""
-        for span in spans:
-            item = span.item
-            if isinstance(item, DeltaRun):
-                for (part, field), text in item.joined().items():
-                    self.defer(self.apply(PlacedEvent(PartDelta(part, field, text), span.first, span.time)))
-                continue
-            placed = PlacedEvent(item, span.first, span.time)
-            if type(item) in _OF_COVERAGE:
-                self.about_compactions.append(placed)
-            self.defer(self.apply(placed))
+        state, messages, parts = self.state, self.state.messages, self.state.where
+        for commit in commits:
+            version, start = commit.first, commit.batch.time
+            whole = any(first <= version and commit.last <= last for first, last in ranges)
+            for entry in commit.batch.entries:
+                if isinstance(entry, DeltaRun):
+                    self._stream(entry, version, start, ranges)
+                    version += entry.count
+                    continue
+                kind: type[Event] = type(entry.event)
+                event: Any = entry.event
+                if whole or kind in LASTING or any(first <= version <= last for first, last in ranges):
+                    time = start + entry.after
+                    if (kind in OF_PART and event.part in parts) or (kind in OF_MESSAGE and event.message in messages):
+                        apply.RULES[kind](state, event, version, time)
+                    else:
+                        self.defer(self.apply(PlacedEvent(event, version, time)))
+                    if kind in _OF_COVERAGE:
+                        self.about_compactions.append(PlacedEvent(event, version, time))
+                version += 1
+
+    def _stream(self, run: DeltaRun, version: int, start: int, ranges: Ranges) -> None:
+        """Apply a run of deltas as far as it is in the ranges."""
+        for first, last in ranges:
+            begin, end = max(first - version, 0), min(last + 1 - version, run.count)
+            if begin < end:
+                part = run.cut(begin, end)
+                for (name, field), text in part.joined().items():
+                    self.defer(
+                        self.apply(PlacedEvent(PartDelta(name, field, text), version + begin, start + part.start))
+                    )
 
     def defer(self, placed: PlacedEvent | None) -> None:
         """Add an event about earlier messages."""

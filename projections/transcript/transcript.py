@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from eventlog.errors import CallError
@@ -49,7 +50,7 @@ class Transcript:
         if at is not None:
             require_version(at)
         self._session = session
-        self._texts = texts or session.reader.texts
+        self._texts = texts
         self.version = session.version if at is None else at
 
     def page(self, size: int = 50, before: int | None = None) -> list[TranscriptMessage]:
@@ -82,7 +83,9 @@ class Transcript:
 
         The large texts of `together` messages are read together.
         """
-        for messages, large in BackwardReader(self._session, self.version).stretches():
+        texts, own = self._texts or self._session.reader.texts, self._session.store.log.of(self._session.id)
+        for messages, large, edition in BackwardReader(self._session, self.version).stretches():
+            read_at = partial(own.bodies_at, edition) if self._texts is None else None
             end = len(messages)
             if version is not None:
                 while end and messages[end - 1].version >= version:
@@ -94,6 +97,6 @@ class Transcript:
                 first = len(large)
                 while first and large[first - 1].message >= begin:
                     first -= 1
-                fill(messages, large[first:], self._texts)
+                fill(messages, large[first:], texts, read_at)
                 yield from reversed(messages[begin:end])
                 end = begin

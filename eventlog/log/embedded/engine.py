@@ -31,7 +31,7 @@ from eventlog.errors import (
 )
 from eventlog.log.acceptance import LeaseChange
 from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
-from eventlog.log.contract import Log, Place
+from eventlog.log.contract import BodyPlace, Log, Place
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.registry import REGISTRY
 from eventlog.log.embedded.salvage.probe import probe
@@ -178,6 +178,16 @@ class EmbeddedLog(Log):
     def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """Return the packed bytes of some bodies in their order, None for each that is missing."""
         return self._fresh().lookup.bodies_of(digests)
+
+    def places_of(self, digests: Sequence[bytes]) -> tuple[bytes, list[BodyPlace | None]]:
+        """Return where the folded ones of some bodies lie; a rewriting moves them."""
+        partition = self._use()
+        return partition.identity, partition.lookup.segments.places_of(digests)
+
+    def bodies_at(self, edition: bytes, places: Sequence[BodyPlace]) -> list[bytes] | None:
+        """Return the packed bytes of bodies at these places; None if they must be looked up."""
+        partition = self._use()
+        return partition.lookup.segments.bodies_at(places) if partition.identity == edition else None
 
     def bodies(self) -> Iterator[bytes]:
         """The hashes of all stored bodies."""

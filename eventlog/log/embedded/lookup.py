@@ -36,7 +36,7 @@ class Lookup:
     ) -> None:
         self._guard = guard
         self._tail = tail
-        self._segments = segments
+        self.segments = segments
         self._require_open = require_open
 
     def head_of(self, session: str) -> Head | None:
@@ -44,29 +44,29 @@ class Lookup:
         for part in reversed(self._tail.parts):
             if (head := part.heads.get(session)) is not None:
                 return head
-        return self._segments.head(session)
+        return self.segments.head(session)
 
     def request_result(self, session: str, request: str) -> RequestResult | None:
         """Return the result of a request id, or None."""
         result = self._tail.request_result(session, request)
-        return result if result is not None else self._segments.request_result(session, request)
+        return result if result is not None else self.segments.request_result(session, request)
 
     def has_body(self, digest: bytes) -> bool:
         """Return whether a body is stored."""
-        return self._tail.body(digest) is not None or self._segments.has_body(digest)
+        return self._tail.body(digest) is not None or self.segments.has_body(digest)
 
     def body(self, digest: bytes) -> bytes | None:
         """Return the packed bytes of a body, or None."""
         packed = self._tail.body(digest)
-        return packed if packed is not None else self._segments.body(digest)
+        return packed if packed is not None else self.segments.body(digest)
 
     def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """Return `body` of each digest, in order."""
         packed = list(map(self._tail.body, digests))
         if not any(packed):
-            return self._segments.bodies_of(digests)
+            return self.segments.bodies_of(digests)
         folded = iter(
-            self._segments.bodies_of([digest for digest, body in zip(digests, packed, strict=True) if body is None])
+            self.segments.bodies_of([digest for digest, body in zip(digests, packed, strict=True) if body is None])
         )
         return [next(folded) if body is None else body for body in packed]
 
@@ -75,7 +75,7 @@ class Lookup:
         with self._guard:
             recent = set(self._tail.bodies())
         yield from sorted(recent)
-        for digest in self._segments.keys("bodies"):
+        for digest in self.segments.keys("bodies"):
             if digest not in recent:
                 yield digest
 
@@ -84,7 +84,7 @@ class Lookup:
         with self._guard:
             recent = self._tail.heads()
         waiting = sorted((session for session in recent if session > after), reverse=True)
-        for head in self._segments.heads(after):
+        for head in self.segments.heads(after):
             while waiting and waiting[-1] < head.session:
                 yield recent[waiting.pop()]
             if waiting and waiting[-1] == head.session:
@@ -99,10 +99,10 @@ class Lookup:
 
         A session that both have is taken from the one that is ahead.
         """
-        index = self._segments.lists
+        index = self.segments.lists
         found: list[Head] = []
-        with self._guard, self._segments.environment.reading() as txn:
-            if not index.reaches(txn, self._segments.folded_in(txn).position):
+        with self._guard, self.segments.environment.reading() as txn:
+            if not index.reaches(txn, self.segments.folded_in(txn).position):
                 return None
             recent = (part.rows(name, before) for part in self._tail.lists(lists_of) for name in lists)
             folded = (index.rows(txn, name, before) for name in lists)
@@ -116,7 +116,7 @@ class Lookup:
                     head = self._tail.head(session)
                     if head is not None and head.position > place[1]:  # it is further up
                         continue
-                    stored = self._segments.row_in(txn, session)
+                    stored = self.segments.row_in(txn, session)
                     if stored is not None and (head is None or head.position < stored.position):
                         head = stored.head(session)
                     if head is not None and place_of(head) == place:
@@ -132,7 +132,7 @@ class Lookup:
         with self._guard:
             head = self._tail.head(session)
             tail = self._tail.commits(session, after, upto) if head is not None else []
-        if (head is None and (head := self._segments.head(session)) is None) or head.gone:
+        if (head is None and (head := self.segments.head(session)) is None) or head.gone:
             return iter(())
         first = max(after, head.base) + 1
         last = head.version if upto is None else min(upto, head.version)
@@ -173,7 +173,7 @@ class Lookup:
 
     def _chunk(self, session: str, version: int, upto: int | None = None, *, whole: bool = True) -> list[Commit]:
         self._require_open()
-        return self._segments.chunk(session, version, upto, whole=whole)
+        return self.segments.chunk(session, version, upto, whole=whole)
 
     def commits_after(self, after: int, limit: int) -> list[Commit]:
         """Return at most `limit` commits whose last position is greater than `after`, in order."""
@@ -182,7 +182,7 @@ class Lookup:
             recent = self._tail.order(after, limit)
         if start is not None and after + 1 >= start:
             return recent
-        folded = self._segments.commits_after(after, limit)
+        folded = self.segments.commits_after(after, limit)
         last = folded[-1].position if folded else 0
         folded += [commit for commit in recent if commit.position > last]
         return folded[:limit]

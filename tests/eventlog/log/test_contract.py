@@ -450,6 +450,10 @@ def test_bodies(log: Log) -> None:
     assert own.body(HASH) == b"packed"
     assert own.body(bytes(32)) is None
     assert own.bodies_of([HASH, bytes(32), HASH[::-1]]) == [b"packed", None, b""]
+    edition, places = own.places_of([HASH, bytes(32)])
+    assert places[1] is None
+    assert places[0] is None or own.bodies_at(edition, [places[0]]) == [b"packed"]
+    assert own.bodies_at(b"of another store", [(1, 0, 0, 1)]) is None
     assert sorted(log.bodies()) == sorted([own.name(HASH), own.name(HASH[::-1])])
 
 

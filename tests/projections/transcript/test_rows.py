@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
 
 import eventlog
 from eventlog import events as ev
-from eventlog.codec.decoded import Span
+from eventlog.codec.decoded import DecodedCommit
 from eventlog.errors import KeyMissingError
 from eventlog.history.checkpoint_store import name_in_keys
 from eventlog.values import Body, Model
@@ -31,9 +32,9 @@ from tests.support.compactions import compacted
 from tests.support.engines import ENGINES, Engine
 from tests.support.file_search import files_with
 
-ROWS = b"checkpoint\0rows 1\0"
+ROWS = b"checkpoint\0rows 2\0"
 SECRET = "the name is Rumpelstiltskin"
-GOLDEN = Path(__file__).parents[2] / "golden" / "rows-1.msgpack"
+GOLDEN = Path(__file__).parents[2] / "golden" / "rows-2.msgpack"
 
 
 @pytest.fixture(autouse=True)
@@ -68,18 +69,18 @@ def rows_of(store: eventlog.Store, session: str = "") -> list[bytes]:
 
 
 def read_by(session: eventlog.Session, work: Callable[[], object]) -> list[int]:
-    """Return the versions of the events that some work reads."""
+    """Return the first versions of the appends, or parts of them, that some work reads."""
     read: list[int] = []
-    spans = session.reader.spans
+    commits = session.reader.decoded_commits
 
-    def watched(after: int = 0, upto: int | None = None) -> Iterator[Span]:
-        for span in spans(after, upto):
-            read.append(span.first)
-            yield span
+    def watched(after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
+        for commit in commits(after, upto):
+            read.append(commit.first)
+            yield commit
 
-    session.reader.spans = watched  # type: ignore[method-assign]  # to see what is read
+    session.reader.decoded_commits = watched  # type: ignore[method-assign]  # to see what is read
     work()
-    del session.reader.spans
+    del session.reader.decoded_commits
     return read
 
 
@@ -297,6 +298,38 @@ def test_erasure_and_a_vacuum_take_the_rows_along(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise(12)
+def test_rows_name_where_large_texts_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows name the places of texts once they are folded; a rewriting moves them."""
+
+    def looked_up() -> int:
+        """Return how many texts a load looks up by their hash."""
+        own = store.session("a").store.log
+        looks = Mock(wraps=own.bodies_of)
+        with monkeypatch.context() as patched:
+            patched.setattr(own, "bodies_of", looks)
+            assert Transcript(store.session("a")).oldest_first() == told
+        return sum(len(call.args[0]) for call in looks.call_args_list)
+
+    with eventlog.open(tmp_path / "s") as store:
+        session = store.create_session(id="a")
+        talk(session)
+        told = Transcript(session).oldest_first()
+        assert told == replayed(session)
+        assert looked_up() == 8, "all are in the journal"
+    with eventlog.open(tmp_path / "s") as store:
+        looked_up()
+        assert looked_up() <= 3, "of messages at the ends of stretches"
+        newest_first = Transcript(store.session("a")).newest_first()
+        read = [next(newest_first)]
+        store.create_session(id="b").user("gone")
+        store.erase("b")
+        store.vacuum()
+        assert [*read, *newest_first][::-1] == told, "the places are of the edition before"
+        looked_up()
+        assert looked_up() <= 3
+
+
+@pytest.mark.promise(12)
 def test_rows_of_an_encrypted_store_are_encrypted(tmp_path: Path) -> None:
     """Rows lie under the family's key: no file shows their text, and no reader without it."""
     with eventlog.open(tmp_path / "s", keys=True) as store:
@@ -387,10 +420,11 @@ def golden_block() -> RowBlock:
         [(1, 20), (31, 64)],
         rows,
         [1, 3, 0],
-        [LargeText(1, 1, "text", ("begins ", body))],
+        [LargeText(1, 0, "text", ("begins ", body)), LargeText(1, 1, "text", (body,), (1, 2, 3, 5_001))],
         [(2, waiting)],
         [PlacedEvent(ev.PartRedacted("p0", "why"), 40, 4_000), PlacedEvent(ev.PartDelta("p9", "text", "x"), 50, 0)],
         [PlacedEvent(ev.CompactionUndone("p8"), 41, 4_001)],
+        b"edition",
     )
 
 
@@ -399,4 +433,4 @@ def test_the_bytes_of_rows_stay_what_they_are() -> None:
     data = GOLDEN.read_bytes()
     assert RowBlock.decode(data) == golden_block()
     assert golden_block().encode() == data
-    assert KIND == "rows 1"
+    assert KIND == "rows 2"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     import lmdb
 
+    from eventlog.log.contract import BodyPlace
+
 __all__ = ["BLOCK_BYTES", "BODY_APART", "Block", "BlockBuilder", "BlockSlot", "Blocks", "lay"]
 
 BLOCK_BYTES = 256 << 10
@@ -128,17 +130,13 @@ class Blocks:
         self._newest: tuple[tuple[int, int], bytes] = _NONE
         """The newest of them, read without a lock: the next piece is most often beside it."""
 
-    def piece(self, txn: lmdb.Transaction[memoryview], where: PieceLocation) -> bytes:
+    def piece(self, txn: lmdb.Transaction[memoryview], where: PieceLocation | BodyPlace) -> bytes:
         """Return the bytes at a location; ValueError if they are damaged."""
-        key = where.slot, where.offset
-        newest, plain = self._newest
-        if newest != key:
-            plain = self._block(txn, key)
-        begin = where.begin
-        end = begin + where.size
-        if not 0 <= begin <= end <= len(plain):
+        slot, offset, begin, size = where
+        plain = self.plain(txn, (slot, offset))
+        if not 0 <= begin <= begin + size <= len(plain):
             raise ValueError("a piece that is not in its block")
-        return plain[begin:end]
+        return plain[begin : begin + size]
 
     def forget(self) -> None:
         """Drop the cache, so that every block is read from the disk again."""
@@ -146,14 +144,17 @@ class Blocks:
             self._kept.clear()
             self._newest = _NONE
 
-    def _block(self, txn: lmdb.Transaction[memoryview], key: tuple[int, int]) -> bytes:
-        """Return the plain bytes of a block."""
+    def plain(self, txn: lmdb.Transaction[memoryview], key: tuple[int, int]) -> bytes:
+        """Return the plain bytes of the block at a slot and offset; ValueError if it is damaged."""
+        newest, plain = self._newest
+        if newest == key:
+            return plain
         with self._guard:
-            plain = self._kept.pop(key, None)
-            if plain is not None:
-                self._kept[key] = plain
-                self._newest = key, plain
-                return plain
+            kept = self._kept.pop(key, None)
+            if kept is not None:
+                self._kept[key] = kept
+                self._newest = key, kept
+                return kept
         try:
             plain = self._read(txn, *key)
         except struct.error as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from hashlib import blake2b
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -17,6 +17,8 @@ from eventlog.log.validation import MAX_ID_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from eventlog.log.contract import BodyPlace
 
 __all__ = [
     "FOLDED_KEY",
@@ -122,7 +124,7 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
             raise DamagedError("a catalog entry cannot be decoded", session=session) from error
 
 
-class PieceLocation(msgspec.Struct, frozen=True, array_like=True):
+class PieceLocation(NamedTuple):
     """Where a piece lies: in the block at `offset` of `slot`, `size` plain bytes from `begin`."""
 
     slot: int
@@ -144,7 +146,7 @@ class ChunkRow(msgspec.Struct, frozen=True, array_like=True):
 encode = msgspec.msgpack.Encoder().encode
 _folded = msgspec.msgpack.Decoder(FoldState).decode
 _head = msgspec.msgpack.Decoder(HeadRow).decode
-_place = msgspec.msgpack.Decoder(PieceLocation).decode
+_place = msgspec.msgpack.Decoder(tuple[int, int, int, int]).decode
 _chunk_row = msgspec.msgpack.Decoder(ChunkRow).decode
 _positions = msgspec.msgpack.Decoder(list[tuple[int, int, int]]).decode
 
@@ -206,8 +208,8 @@ def decode_head(value: memoryview, session: str) -> HeadRow:
     return _decoded(_head, value, "a head", session)
 
 
-def decode_location(value: memoryview, digest: bytes) -> PieceLocation:
-    """Decode a value of `bodies`."""
+def decode_location(value: memoryview, digest: bytes) -> BodyPlace:
+    """Decode a value of `bodies`: the fields of a `PieceLocation`."""
     try:
         return _place(value)
     except (msgspec.DecodeError, RecursionError) as error:

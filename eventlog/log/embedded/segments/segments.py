@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from eventlog.log.acceptance import RequestResult
     from eventlog.log.commit import Commit, Head
+    from eventlog.log.contract import BodyPlace
     from eventlog.log.lists import ListsOf
 
 __all__ = ["Segments"]
@@ -136,24 +137,42 @@ class Segments:
         return self.bodies_of([digest])[0]
 
     def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """Return `body` of each digest, in order, in one transaction."""
-        tree, piece = self._trees["bodies"], self._blocks.piece
-        unprotect, decode = layout.unprotect, layout.decode_location
-        bodies: list[bytes | None] = []
+        """Return `body` of each digest, in order."""
+        places = dict(zip(digests, self.places_of(digests), strict=True))
+        bodies: dict[bytes, bytes | None] = {}
+        with self.environment.reading() as txn:
+            for digest, place in places.items():
+                try:
+                    bodies[digest] = None if place is None else self._blocks.piece(txn, place)
+                except ValueError as error:
+                    raise DamagedError(f"body {digest.hex()} is damaged") from error
+        return [bodies[digest] for digest in digests]
+
+    def places_of(self, digests: Sequence[bytes]) -> list[BodyPlace | None]:
+        """Return the place of each body, in order, None for one that is not folded."""
+        tree, unprotect, decode = self._trees["bodies"], layout.unprotect, layout.decode_location
+        places: list[BodyPlace | None] = []
         with self.environment.reading() as txn:
             for digest in digests:  # a transcript has thousands: no call here that is not needed
                 row = txn.get(digest, db=tree) if digest else None
-                if row is None:
-                    bodies.append(None)
-                    continue
-                value = unprotect(digest, row)
-                if value is None:
+                value = None if row is None else unprotect(digest, row)
+                if row is not None and value is None:
                     raise DamagedError("a row of bodies is damaged")
-                try:
-                    bodies.append(piece(txn, decode(value, digest)))
-                except ValueError as error:
-                    raise DamagedError(f"body {digest.hex()} is damaged") from error
-        return bodies
+                places.append(None if value is None else decode(value, digest))
+        return places
+
+    def bodies_at(self, places: Sequence[BodyPlace]) -> list[bytes] | None:
+        """Return the packed bytes of bodies at their places; None if one is damaged."""
+        bodies: list[bytes] = []
+        key, plain = (-1, -1), b""
+        with self.environment.reading() as txn, suppress(ValueError):
+            for slot, offset, begin, size in places:  # a transcript has thousands: no call for each
+                if key != (slot, offset):
+                    key = slot, offset
+                    plain = self._blocks.plain(txn, key)
+                bodies.append(plain[begin : begin + size])
+            return bodies
+        return None
 
     def chunk(self, session: str, version: int, upto: int | None = None, *, whole: bool = True) -> list[Commit]:
         """Return the commits of the chunk that holds a version, or those from it on, up to `upto`.

@@ -1,4 +1,4 @@
-"""Write the main numbers of a run into `README.md`: `python -m benchmarks.page [RUN.json]`.
+"""Write the main numbers of a run into `README.md`: `python -m benchmarks.page`.
 
 These are the figures with a target, and the tables that compare with others; a run prints all.
 
@@ -41,7 +41,7 @@ def with_numbers(page: str, run: Path = BASELINE) -> str:
 
 
 def markdown(run: Run) -> str:
-    """Return the main numbers of a run: machine, figures, tables, remarks, and what is missing."""
+    """Return the main numbers of a run: machine, figures, tables, remarks, gaps."""
     rows = [row for row in run.rows if row.table in TABLES]
     parts = [_machine(run.machine), _targets(run.results)]
     parts += [_rows(title, [row for row in rows if row.table == title]) for title in TABLES]

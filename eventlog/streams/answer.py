@@ -179,7 +179,7 @@ _FORMS: dict[type[Any], _Form] = {}
 
 
 def _form(kind: type[Any]) -> _Form:
-    """Return how objects of a class are read, and keep it: an unknown class may have any field."""
+    """Return how objects of a class are read, and keep it."""
     fields = getattr(kind, "model_fields", None)
     has_answer = fields is None or "snapshot" in fields
     form = _Form(fields is None or "chunk" in fields, {"exclude": {"snapshot"}} if has_answer else {})

@@ -33,7 +33,7 @@ __all__ = ["gemini_request"]
 Item: TypeAlias = dict[str, Any]
 
 UNSIGNED = "skip_thought_signature_validator"
-"""Signature of a call that is not Gemini's; ai.google.dev/gemini-api/docs/thought-signatures."""
+"""Signature of a call of another provider (ai.google.dev, thought signatures)."""
 OPENING = "(The conversation begins with the model.)"
 
 

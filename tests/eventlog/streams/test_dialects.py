@@ -232,7 +232,7 @@ def _none(_reader: ChatReader, _chunk: Chunk) -> list[Any]:
 
 @pytest.mark.parametrize("name", [*DIALECTS, "interleaved"])
 def test_the_quick_way_reads_as_the_long_way_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of one piece of text or of arguments, which are read at once, give the same parts."""
+    """Chunks of one piece, which are read at once, give the same parts."""
     mixed = [
         chunk(content="a", role="assistant", refusal=None, tool_calls=None),
         chunk(content="b", reasoning_content="hm"),

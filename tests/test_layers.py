@@ -53,7 +53,7 @@ LAYERS: dict[str, str] = {
         items messages records stored | message_list sturdy | thread | reading threads unused | rejoined | removal | item_store saver | __init__
     """,
     "eventlog.aio": "awaiting subscription | reply turn | session | __init__",
-    "eventlog.records": "json_value light earlier | index read unseen open_things state_questions | told | forget | feed",
+    "eventlog.records": "json_value earlier | index read unseen open_things state_questions | told | forget | feed",
     "projections.view": """
         neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt offer
         | message_rendering | assembly explain | followed_view | kept_view | model_view

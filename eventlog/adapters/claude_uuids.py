@@ -1,23 +1,21 @@
 """Index of a transcript's entries by their uuids.
 
-Derived data: a row of every `WINDOW` versions of the session, made by the first reader of a window
-that is complete; what lies behind the last one is read each time. A key is 8 bytes of BLAKE2b, so a
-found entry is looked at before it is believed.
+Derived data: a row of every window of the session (`history/derived.py`). A key is 8 bytes of
+BLAKE2b, so a found entry is looked at before it is believed.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from hashlib import blake2b
 from threading import Lock
 from typing import Any
 
 import msgspec
 
-from eventlog.errors import EventlogError
-from eventlog.history import checkpoint_store
+from eventlog.history.derived import WINDOW, windows
+from eventlog.history.lineage import END, StreamRange
 from eventlog.importers.claude_code.records import kept_of
 from eventlog.importers.common.json_lines import is_object
 from eventlog.log.contract import Log
@@ -27,13 +25,15 @@ __all__ = ["TAIL", "UuidIndex", "uuid_of"]
 TAIL = "tail:"
 """Precedes the last kept message's uuid in a boundary's second name."""
 
-WINDOW = 1024
-"""Versions of a row."""
 KEY = 8
-_KIND = "claude uuids 2"
+_KIND = "claude uuids 3"
 
-_encode = msgspec.msgpack.Encoder().encode
-_decoder: msgspec.msgpack.Decoder[tuple[list[int], bytes]] = msgspec.msgpack.Decoder(tuple[list[int], bytes])
+
+class _Row(msgspec.Struct, array_like=True):
+    """The names of a window's entries as keys, and their versions, counted from its beginning."""
+
+    places: list[int]
+    keys: list[bytes]
 
 
 def uuid_of(entry: object) -> str:
@@ -78,37 +78,16 @@ class UuidIndex:
             self._advance(told, version)
 
     def _advance(self, told: list[int], version: int) -> None:
-        stored: dict[int, bytes] = {}
-        if version - self._version >= WINDOW:
-            stored = checkpoint_store.rows(self._log, _KIND, self._session)
-        made: list[tuple[int, bytes]] = []
-        while self._version < version:
-            window = self._version // WINDOW * WINDOW
-            end, is_whole = window + WINDOW, self._version == window
-            row = _decoded(stored.get(end)) if is_whole else None
-            if row is None:
-                own = told[bisect_right(told, self._version) : bisect_right(told, min(end, version))]
-                named = [
-                    (number, name) for number, entry in zip(own, self._read(own), strict=True) for name in _names(entry)
-                ]
-                row = [number - window for number, _ in named], b"".join(_key(name) for _, name in named)
-                if is_whole and end <= version:
-                    made.append((end, _encode(row)))
-            for place, number in enumerate(row[0]):
-                self._places[row[1][place * KEY : place * KEY + KEY]] = window + number
-            self._version = min(end, version)
-        if made and not self._log.read_only:
-            with suppress(EventlogError):  # the next reader makes them again
-                checkpoint_store.save_rows(self._log, _KIND, self._session, made)
+        def read(after: int, upto: int) -> _Row:
+            own, window = told[bisect_right(told, after) : bisect_right(told, upto)], after // WINDOW * WINDOW
+            named = [(at, name) for at, entry in zip(own, self._read(own), strict=True) for name in _names(entry)]
+            return _Row([at - window for at, _ in named], [_key(name) for _, name in named])
+
+        stream = StreamRange(self._session, 1, END)
+        rows = windows(self._log, _KIND, stream, after=self._version, last=version, read=read, of=_Row)
+        for window, self._version, row in rows:
+            self._places.update(zip(row.keys, (window + place for place in row.places), strict=False))
 
 
 def _key(uuid: str) -> bytes:
     return blake2b(uuid.encode("utf-8", "surrogatepass"), digest_size=KEY).digest()
-
-
-def _decoded(data: bytes | None) -> tuple[list[int], bytes] | None:
-    try:
-        row = None if data is None else _decoder.decode(data)
-    except msgspec.MsgspecError:
-        return None
-    return row if row is not None and len(row[1]) == KEY * len(row[0]) else None

@@ -15,7 +15,7 @@ by U+10FFFF for itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar, cast
@@ -35,13 +35,14 @@ __all__ = [
     "Item",
     "batch_of",
     "decode",
-    "decode_entry",
     "decode_value",
     "encode",
     "encode_batch",
     "encode_value",
+    "entry_decoder",
     "json_decoder",
     "split",
+    "tags_in",
     "validate",
 ]
 
@@ -60,6 +61,24 @@ class _Split(msgspec.Struct, array_like=True, gc=False):
     time: int
     escaped: bool
     entries: list[msgspec.Raw]
+
+
+class _Tag(msgspec.Struct, array_like=True, gc=False):
+    tag: str
+
+
+class _Tagged(msgspec.Struct, array_like=True, gc=False, tag=0):
+    after: int
+    event: _Tag
+
+
+class _Tags(msgspec.Struct, array_like=True, gc=False):
+    """A batch of which only the events' tags are decoded."""
+
+    schema: int
+    time: int
+    escaped: bool
+    entries: list[_Tagged]
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -162,6 +181,7 @@ def _misfit(event: Event) -> str:
 
 
 _split = msgspec.msgpack.Decoder(_Split).decode
+_tagged = msgspec.msgpack.Decoder(_Tags).decode
 
 
 def split(payload: bytes) -> list[msgspec.Raw]:
@@ -173,10 +193,18 @@ def split(payload: bytes) -> list[msgspec.Raw]:
     return batch.entries if batch.schema == SCHEMA and not batch.escaped else []
 
 
-def decode_entry(piece: msgspec.Raw) -> Entry:
-    """Decode one entry of `split` that is no run."""
-    entry: Entry = _decoder(Entry).decode(piece)
-    return entry
+def tags_in(payload: bytes) -> list[str]:
+    """Return the tags of a payload's events; none if some have none, as a run has."""
+    try:
+        batch = _tagged(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
+        return []
+    return [entry.event.tag for entry in batch.entries] if batch.schema == SCHEMA and not batch.escaped else []
+
+
+def entry_decoder() -> Callable[[msgspec.Raw], Entry]:
+    """Return what decodes one entry of `split` that is no run."""
+    return _decoder(Entry).decode
 
 
 def decode(payload: bytes) -> Batch:

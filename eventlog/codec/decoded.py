@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from eventlog.codec.batch import Batch, Entry, decode_entry, decode_sized, split
+from eventlog.codec.batch import Batch, Entry, decode_sized, entry_decoder, split, tags_in
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError, DataError
-from eventlog.events import AssistantMessageStarted, Event, UserMessageAdded
+from eventlog.events import AssistantMessageStarted, Base, Event, UserMessageAdded
 from eventlog.log.commit import Commit
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "decode_commit",
     "entries_of",
     "events_of",
-    "one_by_one",
+    "events_of_kinds",
     "spans_of",
 ]
 
@@ -207,53 +207,56 @@ def events_of(commit: Commit, after: int = 0, upto: int | None = None, mark: Mar
 
 
 class _Single(msgspec.Struct, gc=False):
-    """An event of a run, or one without its time."""
-
     event: object
 
 
-def one_by_one(decoded: DecodedCommit | None) -> list[Any]:
-    """Return an entry for each event of a commit, those of runs with None for the event."""
-    if decoded is None:
-        return []
+def _one_by_one(commit: Commit) -> Sequence[Any]:
+    """Return an entry for each event of a commit, those of runs without one."""
+    decoded = decode_commit(commit)
     entries: list[Any] = []
-    for span in decoded.spans():
-        if isinstance(span.item, DeltaRun):
-            entries += [_Single(None)] * span.item.count
-        else:
-            entries.append(_Single(span.item))
-    if len(entries) != decoded.last - decoded.first + 1:
-        raise DamagedError("a commit of another length", session=decoded.session, version=decoded.first)
+    for entry in () if decoded is None else decoded.batch.entries:
+        entries += [_Single(None)] * entry.count if isinstance(entry, DeltaRun) else (entry,)
     return entries
 
 
 class _Entries(Sequence[Any]):
     """The entries of a commit, each decoded when it is asked for."""
 
-    def __init__(self, commit: Commit, pieces: list[msgspec.Raw]) -> None:
+    def __init__(self, commit: Commit, pieces: Sequence[Any]) -> None:
         self._commit = commit
         self._pieces = pieces
+        self._decode = entry_decoder()
 
     def __len__(self) -> int:
         return len(self._pieces)
 
     def __getitem__(self, index: Any) -> Any:
-        found: Any = self._pieces[index]
-        if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
         try:
-            return decode_entry(found)
+            return self._decode(self._pieces[index])
+        except TypeError:  # it is a slice
+            return list(map(self.__getitem__, range(*index.indices(len(self._pieces)))))
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):  # it says where, or can read it
-            return one_by_one(decode_commit(self._commit))[index]
+            return _one_by_one(self._commit)[index]
 
 
 def entries_of(commit: Commit) -> Sequence[Any]:
-    """Return an entry for each event of a commit, for a reader of few; none if it was erased.
+    """Return an entry for each event of a commit; none if it was erased.
 
     Only those that are asked for are decoded, unless it has runs of deltas, escaped texts or an
     older schema.
     """
     pieces = split(commit.payload)
-    if len(pieces) == commit.count:
-        return _Entries(commit, pieces)
-    return one_by_one(decode_commit(commit))
+    return _Entries(commit, pieces) if len(pieces) == commit.count else _one_by_one(commit)
+
+
+def events_of_kinds(commit: Commit, kinds: tuple[type[Base], ...]) -> Iterator[tuple[int, Any]]:
+    """Yield the events of these kinds with their versions; of the others only the tag is read."""
+    tags = tags_in(commit.payload)
+    wanted = {kind.__struct_config__.tag for kind in kinds}
+    places = [place for place, tag in enumerate(tags) if tag in wanted]
+    if len(tags) != commit.count:
+        places = list(range(commit.count))
+    entries = entries_of(commit) if places else ()
+    for place in places if entries else ():
+        if isinstance(event := entries[place].event, kinds):
+            yield commit.first + place, event

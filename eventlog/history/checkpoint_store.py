@@ -23,8 +23,8 @@ __all__ = [
     "newest",
     "rows",
     "save",
-    "save_rows",
     "sound",
+    "stored_rows",
     "valid",
     "versions",
 ]
@@ -90,9 +90,9 @@ def rows(log: Log, kind: str, session: str) -> dict[int, bytes]:
     return found
 
 
-def save_rows(log: Log, kind: str, session: str, rows: Iterable[tuple[int, bytes]]) -> None:
-    """Store rows of a kind by their number."""
-    log.of(session).put_derived([_stored(session, kind, number, data) for number, data in rows])
+def stored_rows(kind: str, session: str, rows: Iterable[tuple[int, bytes]]) -> list[tuple[bytes, bytes | None]]:
+    """Return rows of a kind, given by their number, as they are stored."""
+    return [_stored(session, kind, number, data) for number, data in rows]
 
 
 def newest(count: int) -> Callable[[list[int]], list[int]]:

@@ -17,7 +17,6 @@ the events up to their mark.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from hashlib import sha256
 from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
@@ -26,11 +25,12 @@ import msgspec
 
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.payload import is_encrypted
-from eventlog.errors import EventlogError, KeyMissingError
+from eventlog.errors import KeyMissingError
 from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import name_in_keys
+from eventlog.history.derived import LostRowError, decoded, found, store
 from eventlog.history.lineage import END
-from eventlog.history.value_tree import Change, LostRowError, ValueTree, changes_in, key_bytes
+from eventlog.history.value_tree import Change, ValueTree, changes_in, key_bytes
 from eventlog.log.contract import GROWING, STAMP_BYTES
 
 if TYPE_CHECKING:
@@ -93,10 +93,7 @@ class ValueIndex:
     def _complete(self, upto: int, look: Callable[[ValueTree], T]) -> T:
         """Look into the index once it knows all changes up to a version."""
         with self._lock:
-            try:
-                return look(self._caught_up(upto))
-            except LostRowError:
-                return look(self._made_anew())
+            return found(lambda: look(self._caught_up(upto)), self._make_anew)
 
     # -- bringing it up to date ------------------------------------------------------------------
 
@@ -156,14 +153,13 @@ class ValueIndex:
         self._store(tree, Mark(head.version, count))
         return tree
 
-    def _made_anew(self) -> ValueTree:
+    def _make_anew(self) -> None:
         """Make the index from the stream alone; what is stored of it is of no use any more."""
         head = self._log.head(self._session)
-        tree = ValueTree(lambda _key: None, self._key)
-        self._own, self._alone, self._known = {}, self._rows.read_only, None
-        if not self._alone:
-            self._rows.put_derived([(key, None) for key in self._rows.derived_keys(self._begin)])
-        return tree if head is None else self._read_on(tree, head, Mark(0, 0))
+        self._own, self._known = {}, None
+        self._alone = not store(self._rows, [(key, None) for key in self._rows.derived_keys(self._begin)])
+        if head is not None:
+            self._read_on(ValueTree(lambda _key: None, self._key), head, Mark(0, 0))
 
     # -- rows ------------------------------------------------------------------------------------
 
@@ -179,10 +175,7 @@ class ValueIndex:
 
     def _mark(self) -> Mark:
         row = self._row(self._key(_MARK, b""))
-        try:
-            return Mark(0, 0) if row is None else _decode_mark(row)
-        except msgspec.MsgspecError:
-            raise LostRowError from None
+        return Mark(0, 0) if row is None else decoded(_decode_mark, row)
 
     def _store(self, tree: ValueTree, mark: Mark) -> None:
         rows = {
@@ -191,8 +184,6 @@ class ValueIndex:
         rows[self._key(_MARK, b"")] = mark.version.to_bytes(STAMP_BYTES, "big") + _encode(mark)
         tree.changed = {}
         self._own.update(rows)
-        if not self._rows.read_only:
-            with suppress(EventlogError):  # they are stored with the next ones
-                self._rows.put_derived(list(self._own.items()))
-                self._own = {}
+        if store(self._rows, list(self._own.items())):
+            self._own = {}  # else they are stored with the next ones
         self._known = mark, tree

@@ -23,19 +23,16 @@ from typing import NamedTuple
 import msgspec
 
 from eventlog import events as ev
+from eventlog.history.derived import decoded
 from eventlog.history.lineage import END
 
-__all__ = ["CHUNK", "LEAF_KEYS", "Change", "LostRowError", "Node", "ValueTree", "changes_in", "key_bytes"]
+__all__ = ["CHUNK", "LEAF_KEYS", "Change", "Node", "ValueTree", "changes_in", "key_bytes"]
 
 LEAF_KEYS = 16
 CHUNK = 32
 """Versions of a key in one chunk."""
 NODE, CHUNK_ROW = b"n", b"c"
 """Kinds of rows."""
-
-
-class LostRowError(Exception):
-    """A row that must be there is not, or cannot be read."""
 
 
 class Change(NamedTuple):
@@ -218,26 +215,15 @@ class ValueTree:
         node = self._nodes.get(name)
         if node is None:
             row = self._row(self._key(NODE, name))
-            if row is None and name:
-                raise LostRowError
-            try:
-                node = None if row is None else _decode_node(row)
-            except msgspec.MsgspecError:
-                raise LostRowError from None
-            if node is not None:
-                self._nodes[name] = node
+            if row is None and not name:
+                return None
+            node = self._nodes[name] = decoded(_decode_node, row)
         return node
 
     def _chunk(self, key: bytes, number: int) -> list[int]:
         name = self._key(CHUNK_ROW, _chunk_name(key, number))
         if name not in self._chunks:
-            row = self._row(name)
-            if row is None:
-                raise LostRowError
-            try:
-                self._chunks[name] = _decode_chunk(row)
-            except msgspec.MsgspecError:
-                raise LostRowError from None
+            self._chunks[name] = decoded(_decode_chunk, self._row(name))
         return self._chunks[name]
 
 

@@ -29,7 +29,6 @@ from eventlog.records.earlier import Earlier
 from eventlog.records.forget import forget
 from eventlog.records.index import RecordIndex
 from eventlog.records.json_value import digest_of, dumped, require_value
-from eventlog.records.light import light_events
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
 from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
 from eventlog.records.unseen import Seen
@@ -360,7 +359,7 @@ class Feed:
 
     def _require_record(self, number: int) -> None:
         """Raise `NotFoundError` unless a version is that of a record; reads one append."""
-        list(stored_records(self._log, self._reader.ancestry(), [number], light_events))
+        list(stored_records(self._log, self._reader.ancestry(), [number]))
 
     def _number_of(self, version: int, *, is_told: bool = False) -> int:
         """Return the number of the record that has an event; 0 if none has it, unless `is_told`."""
@@ -369,7 +368,7 @@ class Feed:
             place = bisect_left(self._index.numbers, version)
             number = self._index.numbers[place] if place < len(self._index.numbers) else 0
         if number and not is_told:
-            (record,) = stored_records(self._log, self._reader.ancestry(), [number], light_events)
+            (record,) = stored_records(self._log, self._reader.ancestry(), [number])
             number = number if version >= number - record[2].events else 0
         return number
 

@@ -16,22 +16,17 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventlog import events as ev
-from eventlog.codec.decoded import decode_commit, entries_of, one_by_one
+from eventlog.codec.decoded import entries_of
 from eventlog.errors import DamagedError, NotFoundError
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import commits_with, texts
 from eventlog.importers.common.json_lines import is_array
 from eventlog.importers.common.remainder import FIELDS, UNFIT
-from eventlog.log.commit import Commit
 from eventlog.log.contract import Log
 from eventlog.records.json_value import parsed
-from eventlog.records.light import light_events
 from eventlog.values import Body, Content
 
-__all__ = ["Forgotten", "Redacted", "StoredRecord", "events_of", "stored_records", "values_of", "whole_events"]
-
-FEW = 8
-"""Events to a record from which on only a commit's records are decoded."""
+__all__ = ["Forgotten", "Redacted", "StoredRecord", "events_of", "stored_records", "values_of"]
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -68,18 +63,9 @@ class _LackingError(Exception):
 
 
 Read = Callable[[Any, Callable[[Content], str]], Any]
-Decode = Callable[[Commit], Sequence[Any]]
 
 
-def whole_events(commit: Commit) -> list[Any]:
-    """Return the entries of a commit with all their events."""
-    decoded = decode_commit(commit)
-    return [] if decoded is None else one_by_one(decoded)
-
-
-def stored_records(
-    log: Log, streams: Sequence[StreamRange], numbers: Iterable[int], decode: Decode = whole_events
-) -> Iterator[StoredRecord]:
+def stored_records(log: Log, streams: Sequence[StreamRange], numbers: Iterable[int]) -> Iterator[StoredRecord]:
     """Yield the records with these numbers, ascending; `NotFoundError` for a number of none."""
     wanted = sorted(set(numbers))
     place = 0
@@ -88,21 +74,19 @@ def stored_records(
         own, place = wanted[place:end], end
         if own and own[0] < stream.first:
             raise NotFoundError("record", str(own[0]), session=streams[-1].session)
-        sought = iter(own)
+        missing = set(own)
         for commit, held in commits_with(log, stream.session, own):
-            entries = entries_of(commit) if len(held) * FEW < commit.count else decode(commit)
-            for number, wanted_next in zip(held, sought, strict=False):
+            entries = entries_of(commit)
+            for number in held if entries else ():
                 index = number - commit.first
-                if (
-                    number != wanted_next
-                    or type(kept := entries[index].event if entries else None) is not ev.RecordKept
-                ):
-                    raise NotFoundError("record", str(wanted_next), session=streams[-1].session)
-                if kept.events > index:
-                    raise DamagedError("a record without its events", session=stream.session, version=number)
-                yield stream.session, number, kept, entries, index - kept.events
-        for number in sought:
-            raise NotFoundError("record", str(number), session=streams[-1].session)
+                kept = entries[index].event
+                if type(kept) is ev.RecordKept:
+                    if kept.events > index:
+                        raise DamagedError("a record without its events", session=stream.session, version=number)
+                    missing.discard(number)
+                    yield stream.session, number, kept, entries, index - kept.events
+        if missing:
+            raise NotFoundError("record", str(min(missing)), session=streams[-1].session)
     if place < len(wanted):
         raise NotFoundError("record", str(wanted[place]), session=streams[-1].session)
 
@@ -159,7 +143,7 @@ def values_of(log: Log, session: str, streams: Sequence[StreamRange], numbers: I
             raise _LackingError(content) from None
 
     values: dict[int, Any] = {}
-    records: Iterable[StoredRecord] = stored_records(log, streams, numbers, light_events)
+    records: Iterable[StoredRecord] = stored_records(log, streams, numbers)
     while True:
         lacking: list[StoredRecord] = []
         bodies: dict[bytes, Body] = {}

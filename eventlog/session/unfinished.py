@@ -12,7 +12,6 @@ at them are read, the others not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from hashlib import blake2b
 from operator import le
 from typing import TYPE_CHECKING
@@ -20,8 +19,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from eventlog.errors import ReadOnlyError
 from eventlog.history.catalog import SessionInfo, SessionState, info_of
+from eventlog.history.derived import store as store_rows
 from eventlog.session.status import is_run, is_unfinished
 
 if TYPE_CHECKING:
@@ -61,8 +60,7 @@ def unfinished(store: Sessions) -> list[SessionInfo]:
     now = Known(positions, tuple(open_now))
     if now != known:
         data = msgspec.msgpack.encode(now)
-        with suppress(ReadOnlyError):
-            log.put_derived([(KEY, _checksum(data) + data)])
+        store_rows(log, [(KEY, _checksum(data) + data)])
     heads = [head for name in open_now if (head := log.head(name)) is not None]
     return [replace(info_of(head), state="unfinished") for head in heads if not is_run(store.registry, head)]
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from eventlog.history.derived import LostRowError, found
 from eventlog.state.chunk import Row, decode_row, encode_row, hash_of
 from eventlog.state.run import new_modulus
-from eventlog.state.stored_facts import Growth, LostRowsError, Source, StoredArchive, StoredFacts, StoredRows, grown
+from eventlog.state.stored_facts import Growth, Source, StoredArchive, StoredFacts, StoredRows, grown
 
 __all__ = ["FactArchive"]
 
@@ -48,10 +49,7 @@ class FactArchive:
         """The newest facts of every message, the oldest first."""
         newest: dict[str, Row] = {}
         if self.stored is not None:
-            try:
-                newest = {row[0]: row for row in self.stored}
-            except LostRowsError:
-                self._rebuild(self.stored)
+            newest = found(lambda: {row[0]: row for row in self.stored or ()}, self._rebuild)
         newest.update((row[0], row) for row in map(decode_row, self._cold.values()))
         return iter(newest.values())
 
@@ -77,18 +75,15 @@ class FactArchive:
             return None
         try:
             return self.stored.find(key, hash_of(key, self._modulus), self._modulus)
-        except LostRowsError:
-            self._rebuild(self.stored)
+        except LostRowError:
+            self._rebuild()
             return self.find(key)
 
     def growth(self, session: str) -> Growth:
         """Return what a checkpoint of a session stores, so that all of the archive is stored."""
-        try:
-            growth = grown(self.stored, session, map(decode_row, self._cold.values()), self._modulus)
-        except LostRowsError:
-            assert self.stored is not None
-            self._rebuild(self.stored)
-            return self.growth(session)
+        growth = found(
+            lambda: grown(self.stored, session, map(decode_row, self._cold.values()), self._modulus), self._rebuild
+        )
         self._grown = growth.archive
         return growth
 
@@ -101,9 +96,10 @@ class FactArchive:
         self.stored.grow(rows, source, self._grown)
         self._cold, self._messages = {}, {}
 
-    def _rebuild(self, stored: StoredFacts) -> None:
+    def _rebuild(self) -> None:
         """Archive anew what was stored and is lost, from a replay."""
-        newer, self.stored, self._grown = self._cold, None, None
+        assert self.stored is not None
+        stored, newer, self.stored, self._grown = self.stored, self._cold, None, None
         self._cold = {}
         self.add(stored.rows.replayed_messages(stored.upto))
         self._cold.update(newer)

@@ -14,6 +14,7 @@ import msgspec
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError
 from eventlog.history import checkpoint_store
+from eventlog.history.derived import LostRowError
 from eventlog.history.forgotten import forgotten_in
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import spans
@@ -22,7 +23,7 @@ from eventlog.state.chunk import Row
 from eventlog.state.evolve import evolve
 from eventlog.state.state import State
 from eventlog.state.stored import canonical, decode_messages, decode_state, encode_state, mark_stored
-from eventlog.state.stored_facts import LostRowsError, StoredMessages
+from eventlog.state.stored_facts import StoredMessages
 from eventlog.state.version_log import Entry, VersionLog
 
 __all__ = ["STATE", "LogRows", "apply_spans", "load_state", "newest_state", "save_state", "wrong_checkpoints"]
@@ -34,7 +35,7 @@ UNDO_ENTRIES = 4096
 
 None of these events will be taken back.
 """
-_UNREADABLE = (msgspec.MsgspecError, ValueError, LostRowsError)
+_UNREADABLE = (msgspec.MsgspecError, ValueError, LostRowError)
 
 
 def load_state(log: Log, streams: Sequence[StreamRange], upto: int) -> tuple[State, int]:

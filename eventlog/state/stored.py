@@ -114,7 +114,7 @@ def decode_messages(data: bytes) -> StoredMessages | None:
 def decode_state(data: bytes, rows: StoredRows, session: str, upto: int | None = None) -> State:
     """Return the state of a session's checkpoint, or that of an earlier version `upto`.
 
-    `msgspec.MsgspecError` or `ValueError` if it is no checkpoint; `LostRowsError` if an earlier
+    `msgspec.MsgspecError` or `ValueError` if it is no checkpoint; `LostRowError` if an earlier
     version needs a row that cannot be read.
     """
     stored = _STATE.decode(unpack(data))

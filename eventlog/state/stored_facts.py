@@ -14,13 +14,13 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from eventlog.history.derived import LostRowError, found
 from eventlog.state.chunk import Row, hash_of, pack_rows, unpack_rows
 from eventlog.state.run import BLOCK_MESSAGES, MAX_BLOCKS, Bucket, NewRun, Run, runs_to_merge
 
 __all__ = [
     "FACTS",
     "Growth",
-    "LostRowsError",
     "Source",
     "StoredArchive",
     "StoredFacts",
@@ -31,10 +31,6 @@ __all__ = [
 
 FACTS = "facts 1"
 """Kind of the rows of runs; the number is that of their format."""
-
-
-class LostRowsError(Exception):
-    """Stored rows are missing or damaged: they are made again from the log."""
 
 
 class StoredArchive(msgspec.Struct, array_like=True):
@@ -159,7 +155,7 @@ class _Stream:
     def _read(self, row: int) -> bytes:
         data = self._rows.get(self._session, FACTS, row)
         if data is None:
-            raise LostRowsError
+            raise LostRowError
         return data
 
 
@@ -209,16 +205,12 @@ class StoredFacts:
         """Return the message of this id, or with a part of this id, as it was archived last.
 
         `hashed` is the hash of the id with `modulus`. The caller may change the row.
-        `LostRowsError` if stored rows cannot be read.
+        `LostRowError` if stored rows cannot be read.
         """
-        try:
-            return self._find(key, hashed, modulus)
-        except LostRowsError:  # another handle may have merged runs
-            self._streams.clear()
-            return self._find(key, hashed, modulus)
+        return found(lambda: self._find(key, hashed, modulus), self._streams.clear)  # if another handle merged runs
 
     def __iter__(self) -> Iterator[Row]:
-        """The newest facts of every message; `LostRowsError` if stored rows cannot be read."""
+        """The newest facts of every message; `LostRowError` if stored rows cannot be read."""
         newest = {
             name: cut
             for source in self.sources
@@ -228,7 +220,7 @@ class StoredFacts:
         return iter(newest.items())
 
     def stream(self, source: Source) -> _Stream:
-        """The archive of one session; `LostRowsError` if it cannot be read.
+        """The archive of one session; `LostRowError` if it cannot be read.
 
         Another handle may have archived other messages, so what its checkpoint has beside its
         archive is read, too.
@@ -237,7 +229,7 @@ class StoredFacts:
         if stream is None:
             found = self.rows.messages_of(source.session, source.upto)
             if found is None or not all(map(self._reads, found.inherited)):
-                raise LostRowsError
+                raise LostRowError
             stream = self._streams[source.session] = _Stream(self.rows, source.session, found.archive, found.hot)
         return stream
 
@@ -268,7 +260,7 @@ def grown(stored: StoredFacts | None, session: str, added: Iterable[Row], modulu
     """Return a session's archive with these rows added, the oldest first.
 
     `modulus` is that of a new archive.
-    `LostRowsError` if stored rows cannot be read.
+    `LostRowError` if stored rows cannot be read.
     """
     own = None
     if stored is not None and stored.sources[-1].session == session:

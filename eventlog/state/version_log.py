@@ -15,8 +15,9 @@ from typing import TypeAlias
 import msgspec
 
 from eventlog.compression import pack, unpack
+from eventlog.history.derived import decoded, found
 from eventlog.history.lineage import History
-from eventlog.state.stored_facts import LostRowsError, StoredRows
+from eventlog.state.stored_facts import StoredRows
 
 __all__ = ["Entry", "Pack", "StoredLog", "VersionLog"]
 
@@ -113,7 +114,7 @@ class VersionLog:
         return older + self.recent
 
     def cut(self, version: int) -> None:
-        """Drop the entries after a version; `LostRowsError` if a pack cannot be read."""
+        """Drop the entries after a version; `LostRowError` if a pack cannot be read."""
         del self.recent[bisect_right(self.recent, version, key=_version) :]
         while self.older and not self.recent:
             newest = self.older[-1]
@@ -151,11 +152,7 @@ class VersionLog:
                     return
 
     def _entries(self, place: int) -> Sequence[Entry]:
-        try:
-            return self._unpack(place)
-        except LostRowsError:
-            self._rebuild()
-            return self._unpack(place)
+        return found(lambda: self._unpack(place), self._rebuild)
 
     def _unpack(self, place: int) -> list[Entry]:
         older = self.older[place]
@@ -163,9 +160,7 @@ class VersionLog:
         if data is None and self._rows is not None:
             session = next((name for start, name in reversed(self._sessions) if start <= place), "")
             data = self._rows.get(session, self._kind, _row_of(older))
-        if data is None:
-            raise LostRowsError
-        return _decode(data)
+        return decoded(_decode, data)
 
     def _rebuild(self) -> None:
         """Make the stored packs anew from a replay, because one is lost."""

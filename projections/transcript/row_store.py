@@ -8,11 +8,10 @@ its parents.  The log checks the bytes, with a checksum or a key.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 
-from eventlog.errors import EventlogError
 from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import key_of
+from eventlog.history.derived import store
 from eventlog.history.lineage import StreamRange
 from eventlog.session.session import Session
 from projections.transcript.row_block import RowBlock
@@ -53,9 +52,8 @@ class RowStore:
             return None
         if block.low != low or block.ranges != ranges:
             return None
-        if block.place(own) and self.takes_rows:
-            with suppress(EventlogError):
-                own.put_derived([(key, block.encode())])
+        if block.place(own):
+            store(own, [(key, block.encode())])
         return block
 
     def put(self, high: int, block: RowBlock, replaced: Iterable[int] = (), redacted: Iterable[str] = ()) -> None:
@@ -70,8 +68,7 @@ class RowStore:
         own = self._log.of(owner)
         block.place(own)
         deleted = [(key_of(KIND, owner, version), None) for version in replaced]
-        with suppress(EventlogError):
-            own.put_derived([(key_of(KIND, owner, high), block.encode()), *deleted])
+        store(own, [(key_of(KIND, owner, high), block.encode()), *deleted])
 
     def _redacted_for_all(self, owner: str) -> set[str]:
         """Return the parts that every fork of a session hides: those redacted there or above."""

@@ -24,7 +24,7 @@ from eventlog import (
     Store,
 )
 from eventlog import events as ev
-from eventlog.codec.batch import decode_entry
+from eventlog.codec.batch import entry_decoder
 from eventlog.history.checkpoint_store import PREFIX
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.values import Model
@@ -299,8 +299,8 @@ def test_few_records_of_a_large_append_are_read_alone(store: Store, monkeypatch:
     feed = feed_of(store)
     told = [{"kind": "user", "text": f"told {place} " * 50} for place in range(500)]
     numbers = feed.add(told)
-    decodes = Mock(wraps=decode_entry)
-    monkeypatch.setattr("eventlog.codec.decoded.decode_entry", decodes)
+    decodes = Mock(wraps=entry_decoder())
+    monkeypatch.setattr("eventlog.codec.decoded.entry_decoder", lambda: decodes)
     assert feed.read(numbers[-3:]) == told[-3:]
     assert 3 <= decodes.call_count < 20
     with pytest.raises(NotFoundError):

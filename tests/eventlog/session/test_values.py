@@ -11,7 +11,7 @@ import pytest
 import eventlog
 from eventlog import StoredValue
 from eventlog import events as ev
-from eventlog.codec.batch import decode_entry
+from eventlog.codec.batch import entry_decoder
 from eventlog.codec.bodies import INLINE
 from eventlog.errors import (
     CallError,
@@ -243,8 +243,8 @@ def test_one_value_of_a_large_append_is_read_alone(engine: Engine, monkeypatch: 
     with session.pipeline():
         for number in range(2000):
             session.values.put(f"{number:04}", f"{number}" * 100)
-    decodes = Mock(wraps=decode_entry)
-    monkeypatch.setattr("eventlog.codec.decoded.decode_entry", decodes)
+    decodes = Mock(wraps=entry_decoder())
+    monkeypatch.setattr("eventlog.codec.decoded.entry_decoder", lambda: decodes)
     monkeypatch.setattr("eventlog.codec.decoded.decode_sized", None)
     assert session.values.get("1000") == StoredValue("1000", "1000" * 100, session.values.revision("1000"))
     assert decodes.call_count == 1

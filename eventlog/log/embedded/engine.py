@@ -34,7 +34,6 @@ from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Tic
 from eventlog.log.contract import BodyPlace, Log, Place
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.registry import REGISTRY
-from eventlog.log.embedded.salvage.probe import probe
 from eventlog.log.embedded.swap import DERIVED
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
@@ -228,6 +227,8 @@ class EmbeddedLog(Log):
 
     def probe(self) -> list[str]:
         """Have a child process walk the pages of LMDB, which would take this one with it."""
+        from eventlog.log.embedded.salvage.probe import probe
+
         return probe(self._use().path / "lmdb")
 
     def check(self) -> list[str]:

@@ -7,7 +7,6 @@ file systems of containers, the watch is *deaf*, and its caller looks again and 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import sys
@@ -95,6 +94,8 @@ def _pipe() -> tuple[int, int]:
 
 def _inotify(path: str) -> int:
     """Return a file descriptor that can be read once a file is written."""
+    import ctypes
+
     system = ctypes.CDLL(None, use_errno=True)
     file: int = system.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     if file < 0:

@@ -7,7 +7,6 @@ the writers' lock between processes by the leader.
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from contextlib import suppress
@@ -17,13 +16,11 @@ from typing import TYPE_CHECKING
 
 from eventlog.errors import BusyError, DamagedError, DataError, EventlogError, PoisonedError, StorageError
 from eventlog.log.embedded import swap
-from eventlog.log.embedded.check import check_journal, check_segments, check_trees
 from eventlog.log.embedded.derived import DerivedBuffer
 from eventlog.log.embedded.directory import identity_bytes
 from eventlog.log.embedded.group_commit import GroupCommit
 from eventlog.log.embedded.journal.journal import Journal
 from eventlog.log.embedded.locks import Presence, WriterLock, try_shared
-from eventlog.log.embedded.salvage.probe import require_structure
 from eventlog.log.embedded.segments.environment import is_archived, is_whole
 from eventlog.log.embedded.segments.fold import fold, make_index, write_address, write_derived
 from eventlog.log.embedded.segments.segments import Segments
@@ -31,6 +28,7 @@ from eventlog.log.embedded.tail import Tail
 from eventlog.log.embedded.watermark import Watermark, is_marked
 from eventlog.log.lists import newest_of, require_lists
 from eventlog.log.worker import Worker
+from eventlog.logger import logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +49,6 @@ _PATIENCE = 1.0
 
 A signal handler may wait for its own thread.
 """
-logger = logging.getLogger("eventlog")
 
 
 class Partition:
@@ -83,6 +80,8 @@ class Partition:
             if read_only or is_marked(path):
                 mark = Watermark(path / "mark", read_only=read_only)
             if not is_whole(path / "lmdb") or (alone and not self._closed_in_order(mark)):
+                from eventlog.log.embedded.salvage.probe import require_structure
+
                 require_structure(path / "lmdb", writing=alone and not read_only)
             if read_only and is_archived(path / "lmdb"):
                 self._keep_writers_out()
@@ -345,7 +344,7 @@ class Partition:
             self._fold_error = None
         except Exception as error:  # noqa: BLE001 - later folds must be tried
             if repr(error) != repr(self._fold_error):  # once, not once a second
-                logger.warning("folding failed, and will be tried again: %r", error)
+                logger().warning("folding failed, and will be tried again: %r", error)
             self._fold_error = error
         with suppress(Exception):  # no room: a small file is made in its place when it is needed
             self.make_spare_if_due()
@@ -358,6 +357,8 @@ class Partition:
 
     def check(self) -> list[str]:
         """Read everything, folded or not; a line for each thing that is wrong."""
+        from eventlog.log.embedded.check import check_journal, check_segments, check_trees
+
         tail = self.tail
         wrong = check_segments(self._segments)
         cursor = Journal(self.path / "journal", self.options.io, writable=False, file_bytes=0)

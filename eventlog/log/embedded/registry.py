@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 from contextlib import suppress
 from threading import RLock, Thread
@@ -16,6 +15,7 @@ from eventlog.log.embedded.directory import prepare
 from eventlog.log.embedded.locks import Presence
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.partition import Partition
+from eventlog.logger import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,6 @@ __all__ = ["REGISTRY", "Shared"]
 
 _Key = tuple[int, int]
 R = TypeVar("R")
-logger = logging.getLogger("eventlog")
 
 
 class Shared:
@@ -136,7 +135,7 @@ class Registry:
         try:
             self.leave(shared)
         except EventlogError as error:  # no caller could be told
-            logger.warning("a log that was forgotten was closed: %s", error)
+            logger().warning("a log that was forgotten was closed: %s", error)
 
     def before_fork(self) -> None:
         """Bring everything to a point at which a child may inherit it."""
@@ -162,7 +161,7 @@ class Registry:
         for partition in [shared.partition for shared in self.open.values()]:
             partition.close()
             if partition.failure is not None:
-                logger.warning("a log was closed at exit: %s", partition.failure)
+                logger().warning("a log was closed at exit: %s", partition.failure)
 
 
 def _check_joins(path: Path, present: Options, wanted: Options) -> None:

@@ -15,7 +15,6 @@ Only for a process that has the store open alone.
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING
 
 from eventlog.errors import ReadOnlyError, UnfinishedError
@@ -85,12 +84,19 @@ def set_unfinished(path: Path, what: str | None) -> None:
         write_file(path / _UNFINISHED, what + "\n")
 
 
+def remove_all(path: Path, *, ignore_errors: bool = False) -> None:
+    """Remove a directory and all that is in it."""
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=ignore_errors)
+
+
 def begin_anew(path: Path, what: str) -> None:
     """Mark a directory as being written, and remove what an earlier try left there."""
     set_unfinished(path, what)
     for entry in path.iterdir():
         if entry.is_dir():
-            shutil.rmtree(entry)
+            remove_all(entry)
         elif entry.name != _UNFINISHED:
             entry.unlink()
 
@@ -120,14 +126,14 @@ def discard(path: Path) -> None:
     if not (path / _SWAP).exists():
         (path / f"{_SWAP}.new").unlink(missing_ok=True)
         if (path / NEXT).exists():
-            shutil.rmtree(path / NEXT, ignore_errors=True)
+            remove_all(path / NEXT, ignore_errors=True)
 
 
 def fresh(path: Path) -> Path:
     """Return the empty directory for the new store, removing what an earlier try left."""
     following = path / NEXT
     if following.exists():
-        shutil.rmtree(following)
+        remove_all(following)
     return following
 
 
@@ -155,7 +161,7 @@ def finish(path: Path, io: JournalIO, *, read_only: bool = False) -> None:
         io.reach("swap: derived")
         if shred:
             _shred(derived.iterdir())
-        shutil.rmtree(derived)
+        remove_all(derived)
     for name in _PARTS:
         if not (following / name).exists():
             continue
@@ -164,11 +170,11 @@ def finish(path: Path, io: JournalIO, *, read_only: bool = False) -> None:
         if shred:
             _shred([old] if old.is_file() else old.iterdir() if old.is_dir() else ())
         if old.is_dir():
-            shutil.rmtree(old)
+            remove_all(old)
         (following / name).rename(old)
         sync_directory(path)
     io.reach("swap: all in place")
-    shutil.rmtree(following, ignore_errors=True)
+    remove_all(following, ignore_errors=True)
     swap.unlink()
     sync_directory(path)
 

@@ -16,7 +16,7 @@ import pytest
 from eventlog.errors import DamagedError
 from eventlog.log.commit import Append, Committed, LeaseState
 from eventlog.log.contract import Log
-from eventlog.log.embedded import engine, partition
+from eventlog.log.embedded.salvage import probe
 from eventlog.log.embedded.salvage.probe_child import walk
 from eventlog.log.embedded.segments.layout import TREES
 
@@ -129,8 +129,8 @@ def probe_here(patch: pytest.MonkeyPatch) -> None:
         if wrong:
             raise DamagedError(wrong[0])
 
-    patch.setattr(partition, "require_structure", require)
-    patch.setattr(engine, "probe", _nothing)  # and the engine's probe of an open store
+    patch.setattr(probe, "require_structure", require)
+    patch.setattr(probe, "probe", _nothing)  # and the engine's probe of an open store
 
 
 def _nothing(_directory: Path) -> list[str]:

@@ -492,7 +492,7 @@ def test_a_store_that_is_closed_needs_no_room_for_its_journal(tmp_path: Path, mo
     assert left.stat().st_size == FILE_HEADER_BYTES
     for number in range(3):
         with monkeypatch.context() as patch:
-            patch.delattr("eventlog.log.embedded.partition.require_structure")
+            patch.delattr("eventlog.log.embedded.salvage.probe.require_structure")
             log = open_log(path)
         assert put(log, b"more").position == 41 + number
         abandon(log)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from math import isfinite
 
 __all__ = ["asked_wait", "seconds_asked"]
@@ -48,6 +47,8 @@ def seconds_asked(header: str | None, now: Callable[[], datetime] | None = None)
     number = _number(text)
     if number is not None or not text:
         return number
+    from email.utils import parsedate_to_datetime
+
     try:
         at = parsedate_to_datetime(text)
     except ValueError:

@@ -199,6 +199,7 @@ def _lease(at: Place, _: object) -> None:
 
 SESSION: Table = {
     # -- reading
+    "SessionReader.answered": constant(lambda at, _: at.long.reader.answered),
     "SessionReader.ancestry": constant(lambda at, _: at.long.reader.ancestry()),
     "SessionReader.deciding": constant(_deciding),
     "SessionReader.effective_ranges": constant(lambda at, _: at.long.reader.effective_ranges()),

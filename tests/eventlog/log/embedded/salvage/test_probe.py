@@ -14,7 +14,6 @@ import pytest
 
 from eventlog.errors import BusyError, DamagedError
 from eventlog.log.commit import Append
-from eventlog.log.embedded import partition
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.salvage import probe_child
 from eventlog.log.embedded.salvage.probe import probe, require_structure
@@ -66,7 +65,7 @@ def probed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         found.append(directory)
         require_structure(directory, writing=writing)
 
-    monkeypatch.setattr(partition, "require_structure", spy)
+    monkeypatch.setattr("eventlog.log.embedded.salvage.probe.require_structure", spy)
     return found
 
 

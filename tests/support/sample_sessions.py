@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from typing import TypeVar
 
 from eventlog import events as ev
+from eventlog.codec.decoded import DecodedCommit
 from eventlog.log.contract import Log
 from eventlog.session.session import Session
 from eventlog.values import Tokens, Usage
@@ -103,3 +104,21 @@ def run_together(count: int, work: Callable[[int], object]) -> None:
         thread.join()
     if errors:
         raise errors[0]
+
+
+def read_by(session: Session, work: Callable[[], object]) -> list[int]:
+    """Return the versions that some work reads, as often as it reads each."""
+    read: list[int] = []
+    commits = session.reader.decoded_commits
+
+    def watched(after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
+        for commit in commits(after, upto):
+            read.extend(range(commit.first, commit.last + 1))
+            yield commit
+
+    session.reader.decoded_commits = watched  # type: ignore[method-assign]  # to see what is read
+    try:
+        work()
+    finally:
+        del session.reader.decoded_commits
+    return read

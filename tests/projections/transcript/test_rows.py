@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 import eventlog
 from eventlog import events as ev
-from eventlog.codec.decoded import DecodedCommit
 from eventlog.errors import KeyMissingError
 from eventlog.history.checkpoint_store import name_in_keys
 from eventlog.values import Body, Model
@@ -31,6 +30,7 @@ from projections.verify.verify import verify_session
 from tests.support.compactions import compacted
 from tests.support.engines import ENGINES, Engine
 from tests.support.file_search import files_with
+from tests.support.sample_sessions import read_by
 
 ROWS = b"checkpoint\0rows 2\0"
 SECRET = "the name is Rumpelstiltskin"
@@ -66,22 +66,6 @@ def replayed(session: eventlog.Session, at: int | None = None) -> list[Transcrip
 def rows_of(store: eventlog.Store, session: str = "") -> list[bytes]:
     """Return the keys of the stored rows, of one session or of all."""
     return store.log.derived_keys(ROWS + (name_in_keys(session) if session else b""))
-
-
-def read_by(session: eventlog.Session, work: Callable[[], object]) -> list[int]:
-    """Return the first versions of the appends, or parts of them, that some work reads."""
-    read: list[int] = []
-    commits = session.reader.decoded_commits
-
-    def watched(after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
-        for commit in commits(after, upto):
-            read.append(commit.first)
-            yield commit
-
-    session.reader.decoded_commits = watched  # type: ignore[method-assign]  # to see what is read
-    work()
-    del session.reader.decoded_commits
-    return read
 
 
 def nothing(session: eventlog.Session, tools: list[str]) -> None:

@@ -130,8 +130,7 @@ class CommandQueue(AcceptedCommands):
         terms, epoch = command.terms, command.epoch
         if self.is_remote and reads:
             reads = not self._may_wait_to_read(command, then)
-        begins = terms is not None and command.begins
-        if not begins:
+        if not command.begins:
             self.ready(epoch, reads=reads)
         if self.buffer.flat:
             self._collect()
@@ -139,8 +138,8 @@ class CommandQueue(AcceptedCommands):
         state = committed.state
         before = state.version
         kinds = kinds_of(items)
-        is_counted = begins or then is not None or not COUNTED.isdisjoint(kinds)
-        visible = state.visible if is_counted and not begins else 0
+        is_counted = command.begins or then is not None or not COUNTED.isdisjoint(kinds)
+        visible = state.visible if is_counted and not command.begins else 0
         if terms is not None and terms.expected not in {None, before}:
             raise ConflictError(self.session, terms.expected or 0, before)
         if command.bodies:

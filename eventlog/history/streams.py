@@ -181,9 +181,6 @@ def history_spans(
     `ranges` are its effective ranges. What a rollback hid is left out, except events that a
     rollback does not undo.
     """
-    if len(ranges) == 1 and ranges[0][0] <= after + 1 and ranges[0][1] >= at:  # what is forgotten may be the end
-        yield from spans(log, streams, after, at)
-        return
     index = 0
     for span in spans(log, streams, after, at):
         while index < len(ranges) and ranges[index][1] < span.first:

@@ -19,7 +19,7 @@ from eventlog.append.transaction import transact
 from eventlog.errors import CallError, EventlogError, LeaseHeldError, ReadOnlyError, RefusedError
 from eventlog.errors.base import cut, giving_way_to
 from eventlog.log.commit import Committed
-from eventlog.session.inputs import JSON_FIELDS, require_sound_json
+from eventlog.session.inputs import require_sound_json
 from eventlog.session.lease import A_LEASE, Block, Lease
 from eventlog.session.lease_keeper import LeaseKeeper
 from eventlog.session.owner import is_live, owner_of
@@ -161,9 +161,7 @@ class Executor:
         host, writer = self.host, self.writer
         if not host.writable:
             host.require_open(writing=True)
-        for event in events:
-            if type(event) in JSON_FIELDS:
-                require_sound_json((event,))
+        require_sound_json(events)
         items = list(zip(repeat(host.clock()), events))
         epoch = 0
         if lease is not None or (self.leases.current is not None and (lease := self.leases.held) is not None):

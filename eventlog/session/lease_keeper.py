@@ -297,7 +297,7 @@ class LeaseKeeper:
         """Accept deltas under a lease, and renew it from now on."""
         try:
             self._writer.hold(lease.claim)
-            self._host.keep(self, soon=lease.claim.status is LeaseStatus.CLAIMED)
+            self._host.keep(self, soon=lease.is_claimed)
         except BaseException:
             self._close(lease)
             raise

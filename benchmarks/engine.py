@@ -114,7 +114,7 @@ def compacted(session: eventlog.Session, summary: str = "What was done so far, i
     """Compact everything up to now by the commands of `session.context`."""
     with session.lease():
         part = session.context.request_compaction()
-        session.context.start_compaction(part)
+        session.context.start_compaction(part, kept=())  # each question waits for more than a call's result
         with session.assistant(model="bench/mark", summary=True) as reply:
             reply.add_text(summary)
             reply.finish()

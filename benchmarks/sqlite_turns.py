@@ -21,8 +21,8 @@ import msgspec
 from benchmarks.workloads import Turn, turns
 from eventlog import events as ev
 from eventlog.codec.batch import Item
-from eventlog.codec.bodies import to_content
 from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.large_texts import to_content
 from eventlog.values import Model, Text, Tool
 
 __all__ = ["FourRows", "SameFacts", "TwoRows", "Wal", "items_of"]

@@ -66,9 +66,10 @@ from eventlog.integrity.heads import SessionHead, StoreHead
 from eventlog.log.commit import Committed
 from eventlog.models.catalogue import KnownModel, ModelCatalogue, Rates
 from eventlog.models.catalogue import shipped as shipped_models
-from eventlog.session.naming import Names
+from eventlog.session.answering import Allow, AskedCall, Deny, Edit
 from eventlog.session.reply import Reply
 from eventlog.session.session import RollbackResult, Session
+from eventlog.session.session_names import Names
 from eventlog.session.shelf import Shelf
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
@@ -88,6 +89,7 @@ from eventlog.values import (
     Media,
     MessageError,
     Model,
+    Opaque,
     Origin,
     PartKind,
     Patch,
@@ -106,6 +108,7 @@ from eventlog.values import (
 )
 
 if TYPE_CHECKING:
+    from eventlog.adapters.settled import settled
     from eventlog.aio import AsyncReply, AsyncSession, AsyncSubscription, AsyncTurn
     from eventlog.importers import import_file
     from eventlog.importers.anthropic.messages import AnthropicMapping
@@ -120,10 +123,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "Allow",
     "AlreadyExistsError",
     "AnthropicMapping",
     "ArgumentTypeError",
     "ArgumentValueError",
+    "AskedCall",
     "AsyncReply",
     "AsyncSession",
     "AsyncSubscription",
@@ -141,6 +146,8 @@ __all__ = [
     "DamagedError",
     "DataError",
     "DeltaRun",
+    "Deny",
+    "Edit",
     "ErasedError",
     "EventlogError",
     "Feed",
@@ -165,6 +172,7 @@ __all__ = [
     "ModelCatalogue",
     "Names",
     "NotFoundError",
+    "Opaque",
     "OpenAIChatMapping",
     "OpenAIResponsesMapping",
     "Origin",
@@ -230,11 +238,13 @@ __all__ = [
     "open",
     "repair",
     "restore",
+    "settled",
     "shipped_models",
     "values",
 ]
 
 _HOMES = {
+    "adapters.settled": ("settled",),
     "aio": ("AsyncReply", "AsyncSession", "AsyncSubscription", "AsyncTurn"),
     "importers": ("import_file",),
     "importers.anthropic.messages": ("AnthropicMapping",),

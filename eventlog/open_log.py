@@ -15,7 +15,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from eventlog.errors import CallError, DamagedError, KeysError, StorageError, TooNewError
+from eventlog.errors import CallError, DamagedError, KeysError, NotFoundError, StorageError, TooNewError
 from eventlog.history.session_lists import lists_of
 from eventlog.log.contract import Log
 
@@ -28,15 +28,28 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.engine import EmbeddedLog
     from eventlog.log.postgres.engine import PostgresLog
 
-__all__ = ["LOST_NOTE", "directory_of", "driver", "is_server", "open_log", "server_log"]
+__all__ = [
+    "LOST_NOTE",
+    "directory_of",
+    "driver",
+    "format_of",
+    "has_password",
+    "is_server",
+    "is_store",
+    "open_log",
+    "server_log",
+    "shown",
+]
 
 LOST_NOTE = "1"
 """The note of a store whose own key is not known any more."""
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""Beginning of an address, also when `Path` has made one slash of two.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/|\s*[a-z_]+\s*=")
+"""Beginning of a URL, also when `Path` has made one slash of two, or of a keyword string.
 
-For a directory of such a name write `./name:/…`.
+For a directory of such a name write `./name`.
 """
+_SERVER = re.compile(r"postgres(ql)?://|\s*[a-z_]+\s*=")
+_PASSWORD = re.compile(r"://[^?@]*:[^?]*@|(^|[\s?&])(ssl)?password\s*=")
 
 
 def open_log(
@@ -78,8 +91,34 @@ def open_log(
 
 
 def is_server(path: object) -> bool:
-    """Return whether this is the address of a PostgreSQL server, as libpq reads it."""
-    return isinstance(path, str) and path.startswith(("postgresql://", "postgres://"))
+    """Return whether this is the address of a PostgreSQL server, as libpq reads it.
+
+    That is a URL, or a keyword string such as `service=chats`; a `Path` is always a directory.
+    """
+    return isinstance(path, str) and _SERVER.match(path) is not None
+
+
+def has_password(path: object) -> bool:
+    """Return whether this is the address of a server with a password in it."""
+    return is_server(path) and _PASSWORD.search(str(path)) is not None
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """Return a directory, or the address of a server without its secrets, for a person."""
+    if not is_server(path):
+        return os.fspath(path)
+    with driver():
+        from eventlog.log.postgres import address
+    return address.shown(str(path))
+
+
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is a store at a directory or an address, or something that was one."""
+    if not is_server(path):
+        return directory_of(path).exists()
+    with driver():
+        from eventlog.log.postgres import opening
+    return opening.settings_of(str(path)) is not None
 
 
 def server_log(log: Log) -> PostgresLog | None:
@@ -96,11 +135,25 @@ def _on_server(address: str, keys: KeySource | None, options: dict[str, Any]) ->
     if keys is None:
         return _without_keys(opening.open_log(address, **options))
     ring = _ring(keys)
-    made = None if opening.exists(address) or options["read_only"] else ring.make()
+    made = None if opening.settings_of(address) or options["read_only"] else ring.make()
     log = opening.open_log(address, encryption="" if made is None else note_of(made), **options)
     if made is not None and log.settings.encryption != note_of(made):
         ring.destroy(made.id)  # another process made the log
     return _with_ring(log, ring)
+
+
+def format_of(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Return the format of the store at a directory or an address, and the newest one known."""
+    if not is_server(path):
+        from eventlog.log.embedded import directory
+
+        return directory.format_of(directory_of(path)), directory.FORMAT_VERSION
+    with driver():
+        from eventlog.log.postgres import opening, schema
+    found = opening.settings_of(str(path))
+    if found is None:
+        raise NotFoundError("store", shown(path))
+    return found.version, schema.VERSION
 
 
 @contextmanager
@@ -159,9 +212,12 @@ def directory_of(path: str | os.PathLike[str]) -> Path:
         raise CallError(f"a path is a str or a Path, not {type(path).__name__}") from None
     if type(text) is not str:
         raise CallError(f"a path is a str or a Path, not {type(path).__name__}")
-    scheme = _ADDRESS.match(text)
-    if scheme is not None:
-        raise CallError(f"a store is a directory of this machine; {scheme[1]}:// is the address of a server")
+    address = _ADDRESS.match(text)
+    if address is not None:
+        raise CallError(
+            f"a directory of this machine is wanted, and {f'{address[1]}://' if address[1] else 'this'} is the address"
+            " of a server; a store on PostgreSQL is a str that libpq reads, and a directory of such a name ./name"
+        )
     return Path(text)
 
 

@@ -11,21 +11,21 @@ from typing import BinaryIO
 
 from eventlog import events as ev
 from eventlog.codec.batch import validate
-from eventlog.codec.bodies import to_file
+from eventlog.codec.large_texts import to_file
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import CallError, ErasedError, NotFoundError
+from eventlog.history.ancestry import head_of
 from eventlog.history.catalog import SessionInfo, info_of, is_shelf, is_shelf_id
 from eventlog.history.name_streams import Name, named_heads
 from eventlog.history.session_page import SessionPage, page_of
-from eventlog.history.streams import head_of
 from eventlog.integrity.heads import StoreHead, store_head
 from eventlog.log.contract import Log
 from eventlog.session.handles import handle_of
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of
-from eventlog.session.naming import Names, begin_named, open_named
 from eventlog.session.registry import SessionRegistry, check_session_id
 from eventlog.session.session import Session
+from eventlog.session.session_names import Names, begin_named, open_named
 from eventlog.session.shelf import Shelf, open_shelf, shelf_names
 from eventlog.validation import each, require, require_call, require_or_none, require_version
 from eventlog.values import Body, Content, Model, Origin
@@ -248,7 +248,7 @@ class SessionStore:
         require(int, limit, "a limit is a whole number")
         if limit < 1:
             raise CallError(f"a page has one session or more, not {limit}")
-        from eventlog.session.unfinished import state_of
+        from eventlog.session.unfinished_sessions import state_of
 
         with self.log.reading():
             return page_of(
@@ -269,7 +269,7 @@ class SessionStore:
         it was run here. Costs what it lists and what was written since the last call; the first
         call of a store looks at every session.
         """
-        from eventlog.session.unfinished import unfinished
+        from eventlog.session.unfinished_sessions import unfinished
 
         self.host.require_open()
         return unfinished(self)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from eventlog.maintenance.destination import BackupResult
     from eventlog.maintenance.emptied import VacuumResult
     from eventlog.maintenance.erase import Choice
+    from eventlog.maintenance.erase_scope import ScopeErasure
     from eventlog.maintenance.retention import ExpiryResult
     from eventlog.search.hit import SearchPage
     from eventlog.search.said import Kind
@@ -214,8 +215,8 @@ class Store(SessionStore):
         Each comes once, and those of a session in their order. `session` and `kinds` choose among
         the events. `after` is the `cursor` of the last event that was taken in, `cursor()` for
         what comes from now on, a version of the `session`, or None (or "") for the beginning.
-        `CursorError` for a cursor of another store, or from before the store was rewritten or
-        restored to an earlier state. Ends when nothing new came for `timeout` seconds
+        `CursorError` for a cursor of another store, or from before the store was restored to an
+        earlier state. Ends when nothing new came for `timeout` seconds
         (None: never), and with `ClosedError` when the store is closed. Deltas arrive with their
         flush. A session that does not exist yet is waited for. Blocks: for asyncio see `aio/`.
 
@@ -270,6 +271,27 @@ class Store(SessionStore):
         self.host.require_open(writing=True)
         return erase(self, session, forks=forks, subsessions=subsessions, reason=reason, wait=wait)
 
+    def erase_scope(
+        self,
+        scope: str,
+        *,
+        forks: Choice = "refuse",
+        subsessions: Choice = "refuse",
+        reason: str = "",
+        wait: float = 0.0,
+    ) -> ScopeErasure:
+        """Erase all sessions of a `scope`; returns their ids and the places that have copies.
+
+        `forks` and `subsessions` of other scopes are refused, kept or erased as by `erase`, before
+        anything is erased; `reason` is recorded. `LeaseHeldError` if a task still runs one of them
+        after `wait` seconds. After an error the same call goes on with the rest. Shelves and values
+        of other sessions belong to no scope.
+        """
+        from eventlog.maintenance.erase_scope import erase_scope
+
+        self.host.require_open(writing=True)
+        return erase_scope(self, scope, forks=forks, subsessions=subsessions, reason=reason, wait=wait)
+
     def drop_shelf(self, name: str, *, reason: str = "") -> None:
         """Erase the shelf of a name, which may be used again; `NotFoundError` if there is none.
 
@@ -304,7 +326,7 @@ class Store(SessionStore):
     def scrub(self) -> VacuumResult:
         """Remove the bytes of redacted and erased content from every file of the store.
 
-        No other process may have the store open.
+        Other programs may use the store meanwhile.
         """
         from eventlog.maintenance.scrub import scrub
 
@@ -316,14 +338,14 @@ class Store(SessionStore):
     def vacuum(self) -> VacuumResult:
         """Return the space of erased sessions to the file system.
 
-        No other process may have the store open.
+        Other programs may use the store meanwhile.
         """
         from eventlog.maintenance.vacuum import rewrite
 
         self.host.require_open(writing=True)
         self.flush()
         self._close_index()
-        return rewrite(self.log, shred=False, time=self.host.clock())
+        return rewrite(self.log, time=self.host.clock())
 
     # -- the end -----------------------------------------------------------------------------
 

@@ -13,7 +13,9 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 __all__ = [
+    "DENIED",
     "INTERRUPTED",
+    "WAITING",
     "Agent",
     "Attachment",
     "Body",
@@ -25,6 +27,7 @@ __all__ = [
     "Media",
     "MessageError",
     "Model",
+    "Opaque",
     "Origin",
     "PartKind",
     "Patch",
@@ -40,6 +43,7 @@ __all__ = [
     "Tool",
     "Truncation",
     "Usage",
+    "target_of",
 ]
 
 Json: TypeAlias = str
@@ -65,8 +69,9 @@ class Body(Value, frozen=True, array_like=True, tag="b"):
 
 
 Content: TypeAlias = str | Body
-"""A text, inline when it is short, by reference when it is not (`codec/bodies.py` has the
-bound).
+"""A text, inline if it is short, else by reference.
+
+`codec/large_texts.py` has the threshold.
 """
 
 
@@ -78,6 +83,17 @@ class Model(Value, frozen=True, array_like=True):
 
     def __str__(self) -> str:
         return f"{self.provider}/{self.name}" if self.provider else self.name
+
+
+def target_of(model: Model | None, endpoint: str = "") -> str:
+    """Return the target of a request: "provider/model", with " at endpoint" if one is named.
+
+    `model` None gives "", the target that is not known. `endpoint` is the caller's name of a host,
+    a region or an account whose signatures and ciphers no other can read.
+    """
+    if model is None:
+        return ""
+    return f"{model.provider}/{model.name} at {endpoint}" if endpoint else f"{model.provider}/{model.name}"
 
 
 class Tokens(Value, frozen=True, array_like=True):
@@ -266,6 +282,24 @@ class Patch(Value, frozen=True, array_like=True, tag="patch"):
     files: tuple[str, ...] = ()
 
 
+class Opaque(Value, frozen=True, array_like=True, tag="opaque"):
+    """A compaction that the provider made: it stands for what its request showed.
+
+    The reply that it is part of has seen the messages that it covers; pending questions and the
+    messages `kept` are not covered. It counts once the model call has ended.
+    """
+
+    kind: str
+    """Type of the provider's item or block: "openai.compaction" or "anthropic.compaction"."""
+    data: Content
+    """The item or block as JSON, which is sent back to `target`."""
+    target: str = ""
+    """The target that can read it: see `target_of`; "": none is known."""
+    text: Content | None = None
+    """Its readable summary, which counts for all targets; None: it counts for `target`."""
+    kept: tuple[str, ...] = ()
+
+
 class Retry(Value, frozen=True, array_like=True, tag="retry"):
     """A failed attempt that was repeated."""
 
@@ -273,7 +307,7 @@ class Retry(Value, frozen=True, array_like=True, tag="retry"):
     error: MessageError
 
 
-PartKind: TypeAlias = Text | Reasoning | Tool | File | Subtask | Agent | Snapshot | Patch | Retry
+PartKind: TypeAlias = Text | Reasoning | Tool | File | Subtask | Agent | Snapshot | Patch | Retry | Opaque
 """Kinds that `PartStarted` may start.
 
 Step and compaction parts come from their own events.
@@ -281,3 +315,7 @@ Step and compaction parts come from their own events.
 
 INTERRUPTED = "[Tool execution was interrupted]"
 """Result of a call whose tool was interrupted."""
+WAITING = "[Waiting for approval]"
+"""Stands for the result of a call that waits for a person."""
+DENIED = "[Denied]"
+"""Begins the result of a call that a person denied."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from projections.live.live_session import LiveSession
     from projections.live.patches import Update
     from projections.loop import (
+        Ask,
         AsyncContextWindow,
         Blocked,
         CallModel,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
         answer_text,
         window_report,
     )
+    from projections.reports.cache_rules import CacheRules
+    from projections.reports.cache_uses import CacheUse, cache_uses
     from projections.reports.event_json import event_kind, event_record, event_summary
     from projections.reports.stats import SessionStats, session_stats
     from projections.reports.usage import UsageTotals, usage_by_model
@@ -64,9 +67,12 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Ask",
     "AsyncContextWindow",
     "AsyncLive",
     "Blocked",
+    "CacheRules",
+    "CacheUse",
     "CallModel",
     "Compact",
     "CompactionPolicy",
@@ -108,6 +114,7 @@ __all__ = [
     "UsageTotals",
     "Wait",
     "answer_text",
+    "cache_uses",
     "common_prefix",
     "event_kind",
     "event_record",
@@ -127,6 +134,8 @@ _HOMES = {
     "live.aio": ("AsyncLive",),
     "live.live_session": ("LiveSession",),
     "live.patches": ("Update",),
+    "reports.cache_rules": ("CacheRules",),
+    "reports.cache_uses": ("CacheUse", "cache_uses"),
     "reports.event_json": ("event_kind", "event_record", "event_summary"),
     "reports.stats": ("SessionStats", "session_stats"),
     "reports.usage": ("UsageTotals", "usage_by_model"),
@@ -137,6 +146,7 @@ _HOMES = {
     "view.options": ("preset", "Constraints", "RenderOptions"),
     "loop": (
         "AsyncContextWindow",
+        "Ask",
         "Blocked",
         "CallModel",
         "Compact",

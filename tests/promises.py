@@ -1,4 +1,4 @@
-"""Write the list of promises into `tests/README.md`: `python -m tests.promises`."""
+"""Write the promises into `tests/README.md` and `README.md`: `python -m tests.promises`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 PAGE = TESTS / "README.md"
+FRONT = TESTS.parent / "README.md"
 BEGIN, END = "<!-- promises -->\n", "<!-- end of promises -->\n"
 
 PROMISES = (
@@ -27,6 +28,33 @@ PROMISES = (
     "Forks are isolated: nothing that happens to the parent later changes a fork, which costs one event.",
     "Bounded growth: no event repeats what is stored already.",
 )
+
+PLACES = {
+    "directory": "a directory",
+    "keys": "with keys",
+    "server": "PostgreSQL",
+    "standby": "with a synchronous standby",
+}
+"""Columns of the front page: the word in a mark, and the title."""
+TEN = {
+    "Durable": "what was acknowledged survives `kill -9` and power loss; an accepted delta waits at most a flush interval.",
+    "Ordered and atomic": "versions have no gaps; an append is visible whole or not at all.",
+    "One winner": "of all writers of a version exactly one wins; a writer without the lease is refused.",
+    "Idempotent": "a request id gives its first result, for the session's whole life.",
+    "Reversible": "rollbacks, prunes and compactions are events and can be undone byte for byte.",
+    "Replay equals live": "the view of every past model step is rebuilt byte for byte.",
+    "Bounded": "opening a view costs what it shows, not the length of the history.",
+    "Tamper-evident": "any change of committed events is found against [a head kept elsewhere](eventlog/integrity/README.md).",
+    "No silent loss": "damaged, unknown or too new data is a typed error that names its place.",
+    "Erasable": "after redaction and scrub, or erasure and vacuum, no file of the store holds the content.",
+}
+"""The promises of the front page."""
+_DEAD_ROWS = "no: dead rows and the server's journal keep bytes"
+LACKS = {
+    ("Erasable", "server"): f"{_DEAD_ROWS}; with keys nothing can be read",
+    ("Erasable", "standby"): f"{_DEAD_ROWS}, as the standbys do; with keys nothing can be read",
+}
+"""Cells that do not hold, and why."""
 
 
 def marks(path: Path) -> Iterator[tuple[int, str]]:
@@ -59,5 +87,34 @@ def with_table(page: str) -> str:
     return f"{before}{BEGIN}{table()}{END}{after}"
 
 
+def held() -> dict[tuple[str, str], int]:
+    """Return the number of marks `holds` by promise and place; no place means all."""
+    found: Counter[tuple[str, str]] = Counter()
+    for path in TESTS.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.holds":
+                promise, *places = (str(ast.literal_eval(argument)) for argument in node.args)
+                found.update((promise, place) for place in places or PLACES)
+    return found
+
+
+def front_table() -> str:
+    """Return the table of the front page: each promise, and whether it holds in each place."""
+    found = held()
+    rows = [["promise", *PLACES.values()], ["---"] * (len(PLACES) + 1)]
+    for promise, sentence in TEN.items():
+        cells = [LACKS.get((promise, place), "yes" if found.get((promise, place)) else "") for place in PLACES]
+        rows.append([f"**{promise}**: {sentence}", *cells])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def with_front_table(page: str) -> str:
+    """Return the front page with the table as it is today."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}{front_table()}{END}{after}"
+
+
 if __name__ == "__main__":
     PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    FRONT.write_text(with_front_table(FRONT.read_text(encoding="utf-8")), encoding="utf-8")

@@ -15,58 +15,62 @@ TOPS = ("eventlog", "projections")
 LAYERS: dict[str, str] = {
     "eventlog": """
         errors values os_fork logger compression | events ids validation | log models streams | codec | history | integrity state
-        | append encryption following | session subscription open_log | maintenance recorder search | session_store | store | aio importers | records | adapters | __init__
+        | append encryption following | session subscription open_log | maintenance recorder search | session_store | store | aio telemetry importers | records | adapters testing | __init__
         | __main__
     """,
     "projections": """
-        replay tokens | conversation | view | requests transcript | window verify live | loop | reports | exports | server | inspector | __init__ demo
+        replay tokens | conversation | view | requests transcript | window verify live | reports | loop | exports | server | inspector | __init__ demo
         | cli | __main__
     """,
-    "eventlog.log": "commit digests worker | contract ticket | front | lists merkle validation | acceptance merkle_check | memory embedded postgres | __init__",
+    "eventlog.log": "commit digests worker | contract ticket | front | lists merkle validation | append_checks merkle_check | memory embedded postgres | __init__",
     "eventlog.log.embedded": """
-        filesystem locks part_lists mark_watch | options watermark swap journal | memtable | segments | derived lookup directory
-        salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
+        filesystem locks part_lists mark_watch | options watermark generations unfinished journal | memtable | segments | lookup directory
+        salvage | check bulk_writer tail | batch derived | group_commit | partition | registry | engine | rewriting
     """,
     "eventlog.log.postgres": """
-        clock faults once_read options rows seen statements schema | connections batch | acknowledged derived bodies session_lists follower tables
+        address clock faults once_read options rows seen_commits statements schema | connections batch | acknowledged derived bodies session_lists follower tables
         | reader | attempt | group_commit check | engine | opening
     """,
     "eventlog.session": """
-        owner inputs open_work kept | host lease_record | liveness lease reader | lease_keeper failure | executor outcome empty_answers | registry text_stream context late_result rollback values
-        | redact status tool_call turn | filling | reply subsessions settings_commands | message_commands | session | handles unfinished shelf naming
+        owner inputs open_work_cache kept | host lease_record | liveness held_lease reader | lease_keeper failure | executor outcome empty_answers | registry text_stream context late_result rollback values asking
+        | redact status tool_call turn | filling | reply subsessions settings_commands | message_commands answering | session | handles unfinished_sessions shelf session_names
     """,
     "eventlog.state": """
-        facts run | chunk | stored_facts | archive version_log | fact_store | state | closing stored rules evolve | decide loader
+        facts run | chunk | stored_facts | archive version_log | fact_store | state | waiting_calls answered stored | call_rules | settling rules evolve | decide loader
         | committed
     """,
-    "eventlog.append": "metrics delta_buffer backoff lease_claim command | pending gate | accepted | queue | writer bulk | transaction pipeline flusher own_appends",
+    "eventlog.append": "metrics delta_buffer backoff lease_claim command | pending gate | accepted_commands | queue | writer bulk | transaction pipeline flusher own_appends",
     "eventlog.importers": """
-        common | anthropic openai opencode event_jsonl recognized streams | candidate claude_code codex | reconcile | __init__
+        common | anthropic openai opencode event_jsonl recognized streams receipts folders
+        | candidate aider chatgpt claude_code cline codex gemini pi role_list watched_files | reconcile formats | one_file | growing_file
+        | followed_files | __init__
     """,
-    "eventlog.search": "spacing said file | hit query snippet rows | asked update sight | follow read | results | search",
+    "eventlog.search": "spacing said file | hit query snippet rows | asked commit_rows sight | catch_up read | results | search",
     "eventlog.adapters": """
-        settled unshared odd_values openai_settings pydantic_messages claude_keys claude_uuids
-        | framework_feed pydantic_entries langgraph claude_nodes | entry_feed openai_feed | openai_compaction
-        | openai_agents pydantic_conversations claude_transcript | pydantic_ai claude_summaries | claude_agent
+        settled unshared odd_values openai_settings signed name_keys claude_keys claude_uuids
+        | pydantic_messages framework_feed pydantic_entries langgraph claude_nodes | entry_feed google_adk_events openai_feed | google_adk_keys openai_snapshot
+        | google_adk google_adk_artifacts openai_agents pydantic_conversations claude_transcript | pydantic_ai claude_summaries | claude_agent
     """,
     "eventlog.adapters.langgraph": """
-        items messages records stored | message_list sturdy | thread | reading threads unused | rejoined | removal | item_store saver | __init__
+        items files records stored interrupts | answers | messages | message_list sturdy | thread | reading threads unused | copying | rejoined | removal | item_store saver | __init__
     """,
+    "eventlog.testing": "file_search said | place | worker | contract | __init__",
     "eventlog.aio": "awaiting subscription | reply turn | session | __init__",
     "eventlog.records": "json_value earlier | index read unseen open_things state_questions | told | forget | feed",
     "projections.view": """
-        neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt offer
-        | message_rendering | assembly explain | followed_view | kept_view | model_view
+        cleared_arguments neutral options | constraints messages opening_words selection targets | part_rendering token_count | carryover_text system_prompt offer
+        | message_rendering | assembly explain | followed_view | followed_views | kept_view | model_view
     """,
     "projections.live": "form | patches | growing | open_messages | page_changes | live_session | aio",
     "projections.loop.context": """
-        backoff window_state compaction_run undo | refused_request offered_tools open_reply running_call | running_task
+        model_request | backoff summary_run continuation_events | window_state compaction_run summary_attempt undo
+        | background_summary refused_request offered_tools open_reply running_call | running_task
         | retrying window summarize_with | report aio
     """,
     "projections.loop": "tasks | decision | context | __init__",
     "projections.window": "policy sizing | prune compaction retrieval | __init__",
     "projections.cli": """
-        exits screen guard import_sources | table bar_chart pager | words output times amounts | short_ids
+        exits screen guard | import_sources table bar_chart pager | words output times amounts | short_ids
         | confirm part_file holders  window_options saved_head import_report view_text part_table
           copy_report message_text live_text next_page
         | store_option registry stats_tables | options | commands app | __init__
@@ -78,22 +82,34 @@ APART = {"projections": ("eventlog.state", "eventlog.append")}
 """Methods that a package calls on a session or store instead of importing it."""
 
 OUTSIDE = {
-    "sqlite3": ("eventlog.search", "projections.exports.sqlite"),
+    "sqlite3": ("eventlog.importers.opencode.database", "eventlog.search", "projections.exports.sqlite"),
     "lmdb": ("eventlog.log.embedded.segments", "eventlog.log.embedded.salvage"),
     "zstandard": (
-        "eventlog.codec.bodies",
+        "eventlog.codec.large_texts",
         "eventlog.compression",
         "eventlog.log.embedded.segments",
+        "eventlog.testing.file_search",
         "projections.tokens.vocabulary",
     ),
     "psycopg": ("eventlog.log.postgres",),
     "psycopg_pool": ("eventlog.log.postgres",),
     "cryptography": ("eventlog.encryption.family",),
+    "opentelemetry": ("eventlog.telemetry",),
     "eventsourcing": ("eventlog.recorder",),
+    "google": (
+        "eventlog.adapters.google_adk",
+        "eventlog.adapters.google_adk_artifacts",
+        "eventlog.adapters.google_adk_events",
+    ),
     "claude_agent_sdk": ("eventlog.adapters.claude_summaries",),
     "langchain_core": ("eventlog.adapters.langgraph",),
     "langgraph": ("eventlog.adapters.langgraph",),
-    "pydantic": tuple(f"eventlog.adapters.pydantic_{end}" for end in ("ai", "conversations", "entries")),
+    "pytest": ("eventlog.testing.contract",),
+    "pydantic": (
+        "eventlog.adapters.google_adk_artifacts",
+        "eventlog.adapters.google_adk_events",
+        *(f"eventlog.adapters.pydantic_{end}" for end in ("ai", "conversations", "entries")),
+    ),
     "pydantic_ai": tuple(f"eventlog.adapters.pydantic_{end}" for end in ("ai", "conversations", "entries")),
     "click": ("projections.cli",),
     "rich": ("projections.cli",),

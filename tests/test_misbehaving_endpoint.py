@@ -142,9 +142,16 @@ class Misbehaving:
 
     def _check(self, asked: Asked) -> None:
         """Note what no request may show."""
-        said = [text_of(message) for message in asked.messages if message["role"] == "assistant"]
-        said = [text for text in said if not text.startswith(OPENING)]
+        spoken = [message for message in asked.messages if message["role"] == "assistant"]
+        said = [text for text in map(text_of, spoken) if not text.startswith(OPENING)]
         self.faults += [f"half a text: {text}" for text in said if text and WHOLE.fullmatch(text) is None]
+        broken = {  # a model whose calls were broken off may say the same again
+            message["tool_call_id"]
+            for message in asked.messages
+            if message["role"] == "tool" and INTERRUPTED in text_of(message)
+        }
+        whole = [m for m in spoken if broken.isdisjoint(call["id"] for call in m.get("tool_calls") or ())]
+        said = [text for text in map(text_of, whole) if not text.startswith(OPENING)]
         self.faults += [f"twice: {text}" for text, count in Counter(filter(None, said)).items() if count > 1]
 
 

@@ -51,8 +51,8 @@ _ADDRESS = "DATABASE_URL"
 FENCES = {"python", "pyi", "javascript", "sh", "sql", "console", "json", "text", ""}
 PYTEST_OPTIONS = {"--timeout"}
 OTHERS_NAMES = {
-    "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "MirrorErrorMessage", "OpenAIResponsesCompactionSession", "SQLiteSession",
-    "SessionStore", "StreamingResponse",
+    "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "EventStore", "MirrorErrorMessage", "OpenAIResponsesCompactionSession", "PermissionResultDeny", "RunState", "SQLiteSession", "SqliteSessionService",
+    "SessionStore", "StaleSessionError", "StreamingResponse",
 }  # fmt: skip
 """Classes of other libraries that pages name."""
 OTHERS_FILES = {"tests/models/cassettes/test_anthropic/test_anthropic_mcp_servers_stream.yaml"}
@@ -175,11 +175,11 @@ def test_named_tests_exist(page: str) -> None:
 
 @every_page
 def test_started_modules_exist(page: str) -> None:
-    """Every `python -m` of a page starts a module of the tree, or one of pytest, venv and pip."""
+    """Every `python -m` of a page starts a module of the tree, or build, pytest, venv or pip."""
     for module in re.findall(r"python3? -m ([\w.]+)", PAGES[page]):
         place = module.replace(".", "/")
         known = {f"{place}.py", f"{place}/__main__.py"} & set(FILES)
-        assert known or module in {"pytest", "venv", "pip"}, module
+        assert known or module in {"build", "pytest", "venv", "pip"}, module
 
 
 def test_the_changelog_and_the_licence_are_there() -> None:

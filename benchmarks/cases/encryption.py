@@ -54,7 +54,7 @@ def _encrypted(setting: Setting) -> dict[str, Measurement]:
         return view
 
     viewed = in_turn({side: viewing(side) for side in paths}, setting.sizes.rounds)
-    sizes = {side: disk_bytes(Path(path) / "lmdb") / 1e6 for side, path in paths.items()}
+    sizes = {side: disk_bytes(Path(path) / "1" / "lmdb") / 1e6 for side, path in paths.items()}
     return {
         "encryption.turn": Measurement(taken["encrypted"].median * 1e3, taken["plain"].median * 1e3),
         "encryption.view": Measurement(viewed["encrypted"].median * 1e3, viewed["plain"].median * 1e3),

@@ -86,7 +86,7 @@ def _searching(setting: Setting) -> dict[str, Measurement]:
             },
             max(setting.sizes.rounds, 3),
         )
-    index = disk_bytes(setting.directory / "searching" / "derived")
+    index = disk_bytes(setting.directory / "searching" / "1" / "derived")
     return {
         "search.build": Measurement(size / seconds / 1e6, BUILD),
         "search.size": Measurement(index / 1e6, size / 1e6),

@@ -8,8 +8,8 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog.adapters.claude_uuids import TAIL, UuidIndex, uuid_of
-from eventlog.importers.claude_code.links import AGE, Links
 from eventlog.importers.claude_code.mapping import TURN_ENDS
+from eventlog.importers.claude_code.parent_links import AGE, Links
 from eventlog.importers.claude_code.records import CONVERSATION, content_of, is_prompt, kept_of, queued_prompt
 from eventlog.importers.common.json_lines import is_object
 from eventlog.records.feed import Feed
@@ -132,7 +132,7 @@ class Nodes:
             piece = told[place : place + PIECE]
             for begun, entry in zip(self._begun(piece), self._feed.read(piece), strict=True):
                 nodes += bool(begun)
-                is_linked = is_linked or (bool(begun) and isinstance(entry.get("parentUuid"), str))
+                is_linked = is_linked or (bool(begun) and is_object(entry) and isinstance(entry.get("parentUuid"), str))
                 if nodes == OPENING:
                     self._is_linked = is_linked
                     return nodes, is_linked

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from eventlog.history.derived import WINDOW, windows
-from eventlog.history.lineage import END, StreamRange
+from eventlog.history.effective_history import END, StreamRange
 from eventlog.importers.claude_code.records import kept_of
 from eventlog.importers.common.json_lines import is_object
 from eventlog.log.contract import Log
@@ -26,7 +26,7 @@ TAIL = "tail:"
 """Precedes the last kept message's uuid in a boundary's second name."""
 
 KEY = 8
-_KIND = "claude uuids 3"
+_KIND = "claude uuids 1"
 
 
 class _Row(msgspec.Struct, array_like=True):

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, TypeVar
 
-from eventlog.adapters.openai_compaction import Prune, Snapshot, snapshot_of
+from eventlog.adapters.name_keys import key_of_id
 from eventlog.adapters.openai_feed import RUN, ItemFeed, Run
 from eventlog.adapters.openai_settings import limit_of, settings_of
+from eventlog.adapters.openai_snapshot import Prune, Snapshot, snapshot_of
 from eventlog.adapters.settled import patience, patient
 from eventlog.adapters.unshared import erase_unshared
 from eventlog.errors import NotFoundError
@@ -43,6 +44,7 @@ class EverdeltaSession:
         self, store: Store, session_id: str, *, scope: str = "", session_settings: Any = None, wait: float = 30.0
     ) -> None:
         require(str, session_id, "a session id is a str")
+        self._name = (FORMAT, key_of_id(session_id))
         self.store = store
         self.session_id = session_id
         self.session_settings = settings_of(session_settings)
@@ -110,14 +112,14 @@ class EverdeltaSession:
     def _begun(self) -> ItemFeed:
         with self._lock:
             if self._feed is None:
-                self._feed = ItemFeed(self.store.open_session((FORMAT, self.session_id), scope=self.scope), self)
+                self._feed = ItemFeed(self.store.open_session(self._name, scope=self.scope), self)
             return self._feed
 
     def _found(self) -> ItemFeed | None:
         """Return the feed of the session that has the name now, None if none has it."""
         with self._lock:
             try:
-                session = self.store.open_session((FORMAT, self.session_id), create=False)
+                session = self.store.open_session(self._name, create=False)
             except NotFoundError:
                 self._feed = None
                 return None

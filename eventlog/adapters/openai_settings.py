@@ -18,13 +18,13 @@ def settings_of(given: Any) -> Any:
 
     `ArgumentTypeError` for a setting that the SDK does not have.
     """
-    sdk = sys.modules.get("agents.memory")
-    if sdk is None or not (given is None or is_object(given)):
+    if not (given is None or is_object(given)):
         return given
-    known = [field.name for field in fields(sdk.SessionSettings)]
+    sdk = sys.modules.get("agents.memory")
+    known = ["limit"] if sdk is None else [field.name for field in fields(sdk.SessionSettings)]
     if unknown := [name for name in given or {} if name not in known]:
         raise ArgumentTypeError(f"a session has the settings {', '.join(known)}, not {brief(unknown[0])}")
-    return sdk.SessionSettings(**given or {})
+    return given if sdk is None else sdk.SessionSettings(**given or {})
 
 
 def limit_of(settings: Any) -> int | None:

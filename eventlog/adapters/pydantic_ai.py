@@ -20,6 +20,7 @@ from pydantic_ai.conversation_store import (
 )
 
 from eventlog.adapters.entry_feed import EntryFeed
+from eventlog.adapters.name_keys import key_of_id
 from eventlog.adapters.pydantic_conversations import FORMAT, RECORD, Conversations, revision_of
 from eventlog.adapters.pydantic_entries import entries_of, record_of
 from eventlog.adapters.settled import patience, patient, settled
@@ -88,7 +89,7 @@ class EverdeltaConversationStore(ConversationStore):
         return [] if head_id is None or limit == 0 else await settled(self._history, head_id, limit)
 
     def _write(self, record: ConversationRecord, entries: Sequence[ConversationEntry], expected: str | None) -> None:
-        name, parent = (FORMAT, record.conversation_id), entries[0].parent_id if entries else record.head_id
+        name, parent = (FORMAT, key_of_id(record.conversation_id)), entries[0].parent_id if entries else record.head_id
         told: list[dict[str, Any]] = [record_of(entry) for entry in entries]
         kept: dict[str, Any] = {"conversation": RECORD.dump_python(record, mode="json")}
         if expected is not None:

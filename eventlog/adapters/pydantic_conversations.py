@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import ConversationRecord
 
 from eventlog.adapters.entry_feed import EntryFeed
+from eventlog.adapters.name_keys import key_of_id
 from eventlog.errors import NotFoundError
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -36,7 +37,7 @@ class Conversations:
 
     def session(self, conversation_id: str) -> Session:
         """Return the session of a conversation; `NotFoundError` if there is none."""
-        return self._store.open_session((FORMAT, conversation_id), create=False)
+        return self._store.open_session((FORMAT, key_of_id(conversation_id)), create=False)
 
     def record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, None if there is none."""
@@ -50,11 +51,21 @@ class Conversations:
         return None
 
     def records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
-        """Return the newest records, of a scope if one is given."""
-        keys = [info.name[1] for info in self._store.sessions(format=FORMAT) if info.name is not None]
-        found = [record for key in keys if (record := self.record(key)) is not None]
-        found.sort(key=lambda record: record.updated_at, reverse=True)
-        return [record for record in found if scope is None or record.scope == scope][:limit]
+        """Return the newest records, of a scope if one is given; reads no more than these."""
+        records = (record for key in self._newest_first() if (record := self.record(key)) is not None)
+        found = list(islice((record for record in records if scope is None or record.scope == scope), limit))
+        return sorted(found, key=lambda record: record.updated_at, reverse=True)
+
+    def _newest_first(self) -> Iterator[str]:
+        """Yield the keys of conversations, newest activity first."""
+        cursor: str | None = None
+        while True:
+            page = self._store.newest_sessions(cursor=cursor)
+            names = (info.name for info in page.sessions)
+            yield from (name[1] for name in names if name is not None and name[0] == FORMAT)
+            cursor = page.next
+            if cursor is None:
+                return
 
     def find(self, entry: str) -> EntryFeed:
         """Return a feed that has an entry: as it was seen, or else of all conversations."""

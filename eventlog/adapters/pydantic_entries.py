@@ -1,12 +1,13 @@
 """Entries of pydantic-ai as records: its JSON, and the odd values of messages.
 
-pydantic-ai's JSON turns NaN into null and keys into text, and refuses what is nested too deep. A
-field of a message with such a value is in the JSON as it is shown, and comes back as it was.
+pydantic-ai's JSON turns NaN into null and keys into text, refuses what is nested too deep, and lone
+surrogates in keys, and does not read details of a retry that lack a field. A field of a message
+with such a value is in the JSON as it is shown, and comes back as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from pydantic_ai.conversation_store import ConversationEntry
 
 from eventlog.adapters.odd_values import is_odd, pack, shown, unpack
 from eventlog.errors import CallError
+from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.records.json_value import dumped
 
 __all__ = ["entries_of", "record_of"]
@@ -22,21 +24,30 @@ __all__ = ["entries_of", "record_of"]
 _ENTRY = TypeAdapter(ConversationEntry)
 _ENTRIES = TypeAdapter(list[ConversationEntry])
 
+_DETAILS = frozenset(("type", "loc", "msg", "input"))
+"""Fields that pydantic's details of an error must have."""
 ODD = "odd"
 """Field of a record: each odd value's part (or -1), field and nodes."""
 
 
 def record_of(entry: ConversationEntry) -> dict[str, Any]:
     """Return the record of an entry."""
+    try:
+        return _record_of(entry, is_odd)
+    except UnicodeEncodeError:  # a lone surrogate in a key
+        return _record_of(entry, lambda value: isinstance(value, dict) or is_odd(value))
+
+
+def _record_of(entry: ConversationEntry, is_packed: Callable[[Any], bool]) -> dict[str, Any]:
     message: Any = entry.message
     odd: list[tuple[int, str, list[Any]]] = []
     parts = list(message.parts)
     for place, part in enumerate(parts):
-        for name, value, nodes in _odd(part):
+        for name, value, nodes in _odd(part, is_packed):
             odd.append((place, name, nodes))
             parts[place] = replace(parts[place], **{name: value})
     changed: dict[str, Any] = {}
-    for name, value, nodes in _odd(message):
+    for name, value, nodes in _odd(message, is_packed):
         odd.append((-1, name, nodes))
         changed[name] = value
     if not odd:
@@ -46,16 +57,33 @@ def record_of(entry: ConversationEntry) -> dict[str, Any]:
     return {**record, ODD: [list(one) for one in odd]}
 
 
-def _odd(one: Any) -> Iterator[tuple[str, Any, list[Any]]]:
+def _odd(one: Any, is_packed: Callable[[Any], bool]) -> Iterator[tuple[str, Any, list[Any]]]:
     """Yield the fields of a message or part with an odd value: name, what is shown, and nodes."""
     for field in fields(one):
         value = getattr(one, field.name)
-        if isinstance(value, (dict, list, tuple, float)) and field.name != "parts" and is_odd(value):
+        if field.name == "content" and getattr(one, "part_kind", "") == "retry-prompt" and _lacks_details(value):
+            yield field.name, dumped(shown(value)), pack(value)
+            continue
+        if isinstance(value, (dict, list, tuple, float)) and field.name != "parts" and is_packed(value):
             try:
                 nodes = pack(value)
             except CallError:  # something of pydantic-ai's own is in it
                 continue
-            yield field.name, shown(value), nodes
+            yield field.name, _with_utf8_keys(shown(value)), nodes
+
+
+def _lacks_details(content: Any) -> bool:
+    """Whether the details of a retry lack a field that they are read with."""
+    return is_array(content) and not all(is_object(detail) and detail.keys() >= _DETAILS for detail in content)
+
+
+def _with_utf8_keys(value: Any) -> Any:
+    """Return a JSON value whose keys have a `?` for each lone surrogate."""
+    if is_array(value):
+        return [_with_utf8_keys(item) for item in value]
+    if not is_object(value):
+        return value
+    return {key.encode(errors="replace").decode(): _with_utf8_keys(item) for key, item in value.items()}
 
 
 def entries_of(records: Iterable[dict[str, Any]]) -> list[ConversationEntry]:

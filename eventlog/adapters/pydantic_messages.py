@@ -2,8 +2,9 @@
 
 * The system prompts that a conversation begins with, of one request, are together the system
   prompt; later ones, and feedback and summaries that answer no call, are synthetic user messages.
-* Each user prompt of a request is a user message, each response one answer.
-* Instructions, and what changes tools and settings, mean nothing here: the program sets them.
+* Each user prompt of a request is a user message, with the instructions of the request as its
+  system prompt; each response is one answer.
+* What changes tools and settings means nothing here: the program sets them.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Any
 
+from eventlog.adapters.signed import is_google, signed
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.json_lines import dump, is_array, is_object
-from eventlog.streams.records import text_of
-from eventlog.values import Attachment, File, Model, Tokens
+from eventlog.importers.openai.items import call_input
+from eventlog.streams.anthropic import COMPACTION
+from eventlog.streams.openai_responses import COMPACTION as OPENAI_COMPACTION
+from eventlog.streams.records import object_of, text_of
+from eventlog.values import Attachment, File, Model, Opaque, Tokens, target_of
 
 __all__ = ["PydanticAIMapping"]
 
@@ -50,7 +55,7 @@ class PydanticAIMapping:
             to.system("\n\n".join(prompts))
         for place, part in enumerate(parts):
             if place >= len(leading) or not _is_prompt(part):
-                _said(to, text_of(part.get("part_kind")), part)
+                _said(to, text_of(part.get("part_kind")), part, text_of(message.get("instructions")))
 
 
 def _is_prompt(part: dict[str, Any]) -> bool:
@@ -65,13 +70,13 @@ def _begins_nothing(part: dict[str, Any]) -> bool:
     )
 
 
-def _said(to: RecordBuilder, kind: str, part: dict[str, Any]) -> None:
+def _said(to: RecordBuilder, kind: str, part: dict[str, Any], instructions: str) -> None:
     """Tell what a part of a request means."""
     content = part.get("content")
     if kind == "user-prompt":
-        to.user(_user_parts(to, content))
+        to.user(_user_parts(to, content), system=instructions)
     elif kind == "speech":
-        to.user(text_of(part.get("transcript")))
+        to.user(text_of(part.get("transcript")), system=instructions)
     elif kind == "tool-return" or (kind == "retry-prompt" and part.get("tool_name")):
         _result(to, kind, part)
     elif kind in _SAID:
@@ -112,32 +117,42 @@ def _result(to: RecordBuilder, kind: str, part: dict[str, Any]) -> None:
         content = left[0] if len(left) == 1 else left or ""
     text = content if isinstance(content, str) else "" if content is None else dump(content)
     call, failed = text_of(part.get("tool_call_id")), kind == "retry-prompt" or part.get("outcome") in _FAILED
-    held = isinstance(part.get("content"), str)
-    if not to.result(call, text, failed=failed, attachments=files, held=held):
-        to.skip("a result for a call that is not open")
+    tool, held = text_of(part.get("tool_name")), isinstance(part.get("content"), str)
+    if (
+        not to.result(call, text, tool=tool, failed=failed, attachments=files, held=held)
+        and kind != "builtin-tool-return"
+    ):
+        to.user(text, agent="tool", synthetic=True)
 
 
 def _response(to: RecordBuilder, message: dict[str, Any], parts: list[dict[str, Any]]) -> None:
     """Tell an answer."""
-    name = text_of(message.get("model_name"))
+    name, carried = text_of(message.get("model_name")), ""
     model = Model(text_of(message.get("provider_name")), name) if name else None
     to.answer(id=text_of(message.get("provider_response_id")), model=model)
     for part in parts:
         kind, content = text_of(part.get("part_kind")), part.get("content")
-        call = text_of(part.get("tool_call_id"))
-        if kind in {"text", "compaction"} and isinstance(content, str):
-            to.text(content)
+        call, details = text_of(part.get("tool_call_id")), object_of(part.get("provider_details"))
+        provider = text_of(part.get("provider_name")) or text_of(message.get("provider_name"))
+        signature, id = text_of(details.get("thought_signature")) or carried, text_of(part.get("id"))
+        carried = ""
+        if kind == "thinking":
+            secret = signature or text_of(part.get("signature"))
+            about = signed(provider, secret, id, is_thought=True)
+            if is_google(provider) and not signature:  # it belongs to the part that follows
+                carried, about = secret, None
+            to.reasoning(text_of(content), metadata=about)
+            continue
+        about = signed(provider, signature, id)
+        if kind == "compaction":
+            _compaction(to, provider, details, text_of(content), model)
+        elif kind == "text" and isinstance(content, str):
+            to.text(content, metadata=about)
         elif kind == "speech":
             to.text(text_of(part.get("transcript")))
-        elif kind == "thinking":
-            to.reasoning(text_of(content))
         elif kind in {"tool-call", "builtin-tool-call"}:
-            if to.called(call):
-                to.end()
-                to.answer(model=model)
-            args = part.get("args")
-            given = args if is_object(args) or (isinstance(args, str) and args) else "{}"
-            to.call(call, text_of(part.get("tool_name")), given, provider_executed=kind != "tool-call")
+            tool, given = text_of(part.get("tool_name")), call_input(part.get("args"))
+            to.call(call, tool, given, provider_executed=kind != "tool-call", metadata=about)
         elif kind == "builtin-tool-return":
             _result(to, kind, part)
         elif kind == "file" and is_object(content) and (found := _mime_and_url(content)) is not None:
@@ -147,3 +162,17 @@ def _response(to: RecordBuilder, message: dict[str, Any], parts: list[dict[str, 
         to.usage(Tokens(**{name: usage.get(key) or 0 for name, key in _TOKENS.items()}))
     reason = text_of(message.get("finish_reason"))
     to.end(_REASONS.get(reason, reason) or None)
+
+
+def _compaction(to: RecordBuilder, provider: str, details: dict[str, Any], text: str, model: Model | None) -> None:
+    """Tell a compaction that the provider made, or the summary of another one as a text."""
+    content = to.batch.content
+    if details and not text:
+        kind, block = OPENAI_COMPACTION, details
+    elif "anthropic" in provider and text:
+        kind, block = COMPACTION, {"type": "compaction", "content": text, **details}
+    else:
+        to.text(text)
+        return
+    opaque = Opaque(kind, content(dump(block)), target_of(model), content(text) if text else None)
+    to.conversation.complete(to.time, to.next_part(), opaque)

@@ -17,8 +17,9 @@ from typing import ParamSpec, TypeVar
 
 from eventlog.errors import EventlogError, LeaseHeldError
 from eventlog.session.executor import Executor
-from eventlog.session.lease import POLL
+from eventlog.session.held_lease import POLL
 from eventlog.session.session import Sessions
+from eventlog.validation import require_function
 
 __all__ = ["patience", "patient", "settled"]
 
@@ -40,6 +41,7 @@ async def settled(command: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     So what the command did is never unknown: it has been stored, or its error says why not. Tasks
     of trio and of asyncio may call it.
     """
+    require_function(command, "a command is a function")
     if _in_trio():
         result: T = await sys.modules["trio"].to_thread.run_sync(partial(command, *args, **kwargs))
         return result

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 from eventlog.errors import NotFoundError
+from eventlog.history.ancestry import ancestry
 from eventlog.history.relatives import heirs_of
-from eventlog.history.streams import ancestry
 from eventlog.maintenance.erase import erase
 from eventlog.records.feed import Feed
 from eventlog.session.session import Session

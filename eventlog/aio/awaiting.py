@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import ParamSpec, Protocol, TypeVar
 
 from eventlog.errors import LeaseHeldError
-from eventlog.session.lease import POLL, Lease
+from eventlog.session.held_lease import POLL, Lease
 from eventlog.session.session import Session
 from eventlog.validation import require_wait
 

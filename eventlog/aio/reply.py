@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Literal, Self, cast
 
 from eventlog.aio.awaiting import acquired, awaited, left, released
 from eventlog.session.filling import Filled, Filling, is_whole_answer
-from eventlog.session.lease import Lease
+from eventlog.session.held_lease import Lease
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.session.text_stream import TextStream
@@ -57,6 +57,11 @@ class AsyncReply:
     def lease(self) -> Lease | None:
         """The lease that all of the message is written under."""
         return self.sync.lease
+
+    @property
+    def target(self) -> str:
+        """Target of the newest model call."""
+        return self.sync.target
 
     @property
     def api(self) -> str:
@@ -139,6 +144,11 @@ class AsyncReply:
         require(ToolCall, call, _A_CALL)
         await awaited(self._session, call.start, input, title=title, metadata=metadata)
 
+    async def ask(self, call: ToolCall, reason: str = "", *, input: Json | dict[str, object] | None = None) -> None:
+        """Record, durably, that a call waits for a person; see `ToolCall.ask`."""
+        require(ToolCall, call, _A_CALL)
+        await asyncio.to_thread(call.ask, reason, input=input)
+
     async def succeed(
         self,
         call: ToolCall,
@@ -184,6 +194,9 @@ class AsyncReply:
         snapshot: str | None = None,
         counted: int | None = None,
         patch: str | None = None,
+        endpoint: str = "",
+        form: Json | None = None,
+        body_digest: bytes | None = None,
     ) -> str:
         """Record that a model call begins; returns the part's id.  See `Reply.step`."""
         return self.sync.step(
@@ -194,6 +207,9 @@ class AsyncReply:
             snapshot=snapshot,
             counted=counted,
             patch=patch,
+            endpoint=endpoint,
+            form=form,
+            body_digest=body_digest,
         )
 
     def end_step(

@@ -13,7 +13,8 @@ from eventlog.aio.awaiting import acquired, awaited, released, unless_held
 from eventlog.aio.reply import AsyncReply
 from eventlog.aio.turn import AsyncTurn
 from eventlog.log.commit import Committed
-from eventlog.session.lease import Lease
+from eventlog.session.answering import Answer, AskedCall
+from eventlog.session.held_lease import Lease
 from eventlog.session.message_commands import Sent
 from eventlog.session.session import Session
 from eventlog.validation import require, require_function
@@ -99,6 +100,14 @@ class AsyncSession:
             self.sync.append, items, bodies=bodies, expected_version=expected_version, request_id=request_id
         )
         return await unless_held(lambda: asyncio.to_thread(append), wait)
+
+    async def asked_calls(self) -> list[AskedCall]:
+        """Return the calls that wait for a person; see `Session.asked_calls`."""
+        return await asyncio.to_thread(self.sync.asked_calls)
+
+    async def answer_call(self, message: str, call: str, answer: Answer, *, by: str = "") -> int:
+        """Say whether an asked call may run; see `Session.answer_call`."""
+        return await asyncio.to_thread(self.sync.answer_call, message, call, answer, by=by)
 
     async def flush(self) -> None:
         """Make everything accepted so far durable."""

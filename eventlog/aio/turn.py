@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from eventlog.aio.awaiting import Taking, unless_held
-from eventlog.session.lease import POLL, Lease
+from eventlog.session.held_lease import POLL, Lease
 from eventlog.session.turn import Turn, TurnState
 from eventlog.validation import require
 from eventlog.values import MessageError

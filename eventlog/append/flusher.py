@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock, RLock, Thread
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Protocol
 
 from eventlog.append.metrics import Metrics
@@ -147,6 +148,7 @@ class Flusher:
             dirty, leased = list(self._dirty.values()), list(self._leased.values())
             self._armed = self._soon = False
         self._metrics.flushes += bool(dirty)
+        begun = perf_counter_ns()
         for writer in dirty:
             writer.buffer.awake = False  # before the look: what comes behind it wakes this thread again
         ahead = [writer for writer in dirty if writer.is_ahead]
@@ -159,6 +161,7 @@ class Flusher:
             ahead = [writer for writer in submitted if writer.is_late]
             if not ahead:
                 break
+        self._metrics.flush_nanoseconds += perf_counter_ns() - begun if dirty else 0
         with self._lock:
             for writer in dirty:
                 if not writer.is_ahead:

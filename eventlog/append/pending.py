@@ -16,6 +16,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.events import SCHEMA
 from eventlog.history.catalog import CATALOG_EVENTS, QUIET_EVENTS, CatalogEntry, evolve_entry
 from eventlog.log.commit import Append, Committed, LeaseState, Ticket
+from eventlog.state.answered import is_answered_by
 from eventlog.state.committed import CommittedState
 
 __all__ = ["PendingAppend", "end_of_append", "record_of"]
@@ -133,7 +134,7 @@ class PendingAppend(msgspec.Struct, eq=False):
             is_answered = entry.answered == last - count > 0 and not forgets
         else:
             state = committed.state
-            is_answered = finish is not None and state.version == last and state.is_answered_by(finish)
+            is_answered = finish is not None and state.version == last and is_answered_by(state, finish)
         if is_answered:
             entry = replace(entry, answered=last)
         self.batch = Batch(SCHEMA, start, False, entries, messages)

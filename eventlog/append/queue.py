@@ -18,7 +18,7 @@ from threading import RLock
 from typing import ParamSpec, TypeVar
 
 from eventlog import events as ev
-from eventlog.append.accepted import AcceptedCommands
+from eventlog.append.accepted_commands import AcceptedCommands
 from eventlog.append.command import Command, Terms, Unit, count_of, limit_bodies
 from eventlog.append.delta_buffer import BufferStatus
 from eventlog.append.gate import Gate
@@ -81,6 +81,7 @@ class CommandQueue(AcceptedCommands):
             try:
                 return work(*args, **kwargs)
             except EventlogError:
+                self._metrics.refusals += 1
                 raise
             except BaseException:
                 self.committed.loaded = False

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import RLock
+from time import perf_counter_ns
 from typing import ParamSpec, TypeAlias, TypeVar
 
 from eventlog.append.backoff import Backoff
@@ -27,8 +28,8 @@ from eventlog.errors import (
     FencedError,
     LeaseHeldError,
 )
-from eventlog.history.lineage import StreamRange
-from eventlog.history.streams import head_of
+from eventlog.history.ancestry import head_of
+from eventlog.history.effective_history import StreamRange
 from eventlog.log.commit import Committed
 from eventlog.log.contract import HeadReader, Log
 from eventlog.state.committed import CommittedState
@@ -56,6 +57,7 @@ class SessionWriter:
         self.session = committed.session
         self.committed = committed
         self.queue = queue = CommandQueue(committed, metrics)
+        self._counted = metrics
         self.lock, self.buffer = queue.lock, queue.buffer
         self.accept, self._guarded = queue.accept, queue.guarded
         self._wake = wake
@@ -195,11 +197,13 @@ class SessionWriter:
     def wait(self, command: Command) -> None:
         """Block until a command is durable; raises why it is not, and then it will not be."""
         pending: Waited | None = None if command.outcome is not None else self.queue.sent
+        begun = perf_counter_ns()
         try:
             if pending is not None:
                 pending.wait()
             while (pending := self._guarded(self._next, command, pending)) is not None:
                 pending.wait()
+            self._note_wait(begun)
         except BaseException as error:
             if isinstance(error, Exception) and isinstance(command.outcome, Committed):
                 return  # the next caller meets the error again, where it does not contradict a commit
@@ -209,14 +213,20 @@ class SessionWriter:
     async def waited(self, command: Command) -> None:
         """Wait as `wait` does, without blocking the event loop."""
         pending: Waited | None = None
+        begun = perf_counter_ns()
         try:
             while (pending := self._guarded(self._next, command, pending)) is not None:
                 await pending.waited()
+            self._note_wait(begun)
         except BaseException as error:
             if isinstance(error, Exception) and isinstance(command.outcome, Committed):
                 return
             self._break_off(command, error)
             raise
+
+    def _note_wait(self, begun: int) -> None:
+        self._counted.waits += 1
+        self._counted.wait_nanoseconds += perf_counter_ns() - begun
 
     def _next(self, command: Command, ended: Waited | None, *, flushes: bool = False) -> Waited | None:
         """Return what to wait for before `command` has its outcome; None if it is durable.

@@ -25,7 +25,7 @@ import msgspec
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted
 from eventlog.codec.surrogates import escape, map_text, unescape
-from eventlog.codec.upcast import ADDED_ONLY, upcast
+from eventlog.codec.upcast import upcast
 from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError, UnknownEventError
 from eventlog.events import SCHEMA, Base, Event
 
@@ -221,7 +221,7 @@ def decode_sized(payload: bytes) -> tuple[Batch, int]:
         batch: Batch = _decoder(Batch).decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
         batch = _decode_slowly(payload)
-    if not ADDED_ONLY <= batch.schema <= SCHEMA or batch.escaped:
+    if batch.schema != SCHEMA or batch.escaped:
         batch = _decode_slowly(payload)
     entries = batch.entries
     length = len(entries)
@@ -243,11 +243,9 @@ def _decode_slowly(payload: bytes) -> Batch:
         fields = _PLAIN.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise DamagedError("a batch that is not a MessagePack array") from error
-    if len(fields) < 4:
+    if len(fields) < 5 or not isinstance(fields[0], int) or not isinstance(fields[3], list):
         raise DamagedError("a batch of another shape")
-    schema, time, escaped, entries, messages = (*fields[:5], None)[:5]
-    if not isinstance(schema, int) or not isinstance(entries, list):
-        raise DamagedError("a batch of another shape")
+    schema, time, escaped, entries, messages = fields[:5]
     if schema > SCHEMA:
         raise TooNewError(f"events of schema version {schema}; this program knows up to {SCHEMA}")
     try:

@@ -1,7 +1,7 @@
 """Removal of redacted and freed content from events, leaving ids and shape.  Pure.
 
-Versions, times, kinds and the state machine stay as they were. A step's digest is removed, too, if
-it covers redacted content: with the rest of the view, a short secret could be guessed from it.
+Versions, times, kinds and the state machine stay as they were. A step's digests are removed, too,
+if they cover redacted content: with the rest of the view, a short secret could be guessed from one.
 `maintenance/scrub.py` applies this to a store.
 """
 
@@ -23,6 +23,7 @@ from eventlog.values import (
     Content,
     File,
     MessageError,
+    Opaque,
     PartKind,
     Patch,
     Reasoning,
@@ -36,7 +37,7 @@ from eventlog.values import (
 __all__ = ["NO_DIGEST", "blank", "blank_all", "blank_batch", "contents", "free", "is_freed", "part_of"]
 
 NO_DIGEST = b""
-"""Replaces the digest of a view that had redacted content."""
+"""Replaces the digest of a view, or of a request's body, that had redacted content."""
 
 
 def part_of(event: ev.Event) -> str | None:
@@ -53,8 +54,9 @@ def blank(item: ev.Event | DeltaRun, parts: Collection[str], *, digests: bool) -
     """
     if isinstance(item, DeltaRun):
         return _blank_run(item, parts)
-    if digests and isinstance(item, ev.StepStarted) and (item.view_digest or item.patch):
-        return replace(item, view_digest=NO_DIGEST, patch=None)
+    if digests and isinstance(item, ev.StepStarted) and (item.view_digest or item.patch or item.body_digest):
+        body = None if item.body_digest is None else NO_DIGEST
+        return replace(item, view_digest=NO_DIGEST, patch=None, body_digest=body)
     if digests and isinstance(item, ev.CompactionStarted) and item.prompt_digest:
         return replace(item, prompt_digest=NO_DIGEST)
     if part_of(item) not in parts:
@@ -76,6 +78,10 @@ def blank(item: ev.Event | DeltaRun, parts: Collection[str], *, digests: bool) -
             return replace(item, output="", truncation=None, title="", metadata=None, attachments=())
         case ev.ToolFailed():
             return replace(item, error="", output=None, metadata=None)
+        case ev.CallAsked():
+            return replace(item, input="{}", reason="", salt=b"", schema=b"", digest=b"")
+        case ev.CallAnswered():
+            return replace(item, reason="", edit=None if item.edit is None else "{}", digest=b"")
         case ev.MediaReplaced():
             return replace(item, name="", reason="")
         case ev.ForeignKept():
@@ -103,6 +109,8 @@ _BLANKS = (
     ev.ToolProgress,
     ev.ToolCompleted,
     ev.ToolFailed,
+    ev.CallAsked,
+    ev.CallAnswered,
     ev.MediaReplaced,
 )
 
@@ -117,6 +125,8 @@ def _blank_kind(kind: PartKind) -> PartKind:
             return replace(kind, url="", filename=None, source=None, metadata=None)
         case Subtask():
             return replace(kind, prompt="", description="", command=None)
+        case Opaque():
+            return replace(kind, data="", text=None)
         case Agent():
             return Agent("")
         case Snapshot():

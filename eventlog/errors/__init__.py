@@ -33,7 +33,7 @@ EventlogError
 │   ├── DamagedError            bytes on disk are not what was written
 │   ├── KeyMissingError         the key of a session is gone, or the store was opened without keys
 │   ├── UnknownEventError       an event kind that this program does not know
-│   ├── UnfinishedError         an unfinished copy or restore: run it again, or delete it
+│   ├── UnfinishedError         an unfinished copy or restore: run it again, or repair it
 │   ├── TooNewError             written by a newer program
 └── StopError               this handle cannot go on: close it and open again
     ├── FencedError             the lease epoch is over; another owner runs the session

@@ -52,7 +52,10 @@ class UnfinishedError(DataError):
     """The store at `path` is an unfinished copy; `what` names the kind of copy."""
 
     def __init__(self, path: str, what: str) -> None:
-        super().__init__(f"{path} is not a complete store: {what}, which is not finished; run that again, or delete it")
+        super().__init__(
+            f"{path} is not a complete store: {what}, which is not finished; run that again, or,"
+            " if what it copies is lost, repair this one into a new store"
+        )
         self.path = path
         self.what = what
 

@@ -25,6 +25,8 @@ from eventlog.events.context import (
 )
 from eventlog.events.message import (
     AssistantMessageStarted,
+    CallAnswered,
+    CallAsked,
     MessageFinished,
     MessagePromoted,
     MessageRemoved,
@@ -100,6 +102,8 @@ Event: TypeAlias = (
     | ToolProgress
     | ToolCompleted
     | ToolFailed
+    | CallAsked
+    | CallAnswered
     | StepStarted
     | StepFinished
     | UsageRecorded
@@ -159,6 +163,8 @@ __all__ = [
     "SCHEMA",
     "AssistantMessageStarted",
     "Base",
+    "CallAnswered",
+    "CallAsked",
     "CompactionCompleted",
     "CompactionFailed",
     "CompactionRequested",

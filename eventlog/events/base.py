@@ -6,7 +6,7 @@ import msgspec
 
 __all__ = ["SCHEMA", "Base"]
 
-SCHEMA = 4
+SCHEMA = 1
 """Schema version that this program writes; older ones are upcast on read.
 
 See `codec/upcast.py`.

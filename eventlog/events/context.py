@@ -20,17 +20,23 @@ __all__ = [
 
 
 class Pruned(Base, frozen=True, array_like=True, tag="cp"):
-    """The results of these tool parts are cleared from the view; `freed` in tokens."""
+    """Results of calls, thoughts and files are cleared from the view; `freed` in tokens.
+
+    A tool part in `parts` loses its result, a reasoning part its text, and a file is named instead
+    of sent. The tool parts `arguments` lose their large arguments.
+    """
 
     parts: tuple[str, ...]
     policy: str = ""
     freed: int = 0
+    arguments: tuple[str, ...] = ()
 
 
 class Restored(Base, frozen=True, array_like=True, tag="cr"):
-    """The results of these tool parts are back in the view."""
+    """The pruned content of these parts is back, and the arguments of the calls `arguments`."""
 
     parts: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
 
 
 class MediaReplaced(Base, frozen=True, array_like=True, tag="cm"):

@@ -9,6 +9,8 @@ from eventlog.values import Attachment, Content, Json, MessageError, Model, Part
 
 __all__ = [
     "AssistantMessageStarted",
+    "CallAnswered",
+    "CallAsked",
     "MessageFinished",
     "MessagePromoted",
     "MessageRemoved",
@@ -180,6 +182,39 @@ class ToolFailed(Base, frozen=True, array_like=True, tag="tf"):
     metadata: Json | None = None
 
 
+class CallAsked(Base, frozen=True, array_like=True, tag="ta"):
+    """The call's input is complete, and a person is to say whether its tool may run."""
+
+    part: str
+    input: Content
+    """The arguments: JSON text."""
+    reason: str = ""
+    salt: bytes = b""
+    """Goes into both digests, so that short arguments cannot be guessed from them."""
+    schema: bytes = b""
+    """Salted digest of the tool's schema as it is recorded now."""
+    digest: bytes = b""
+    """Salted digest of tool, arguments and schema."""
+
+
+class CallAnswered(Base, frozen=True, array_like=True, tag="tn"):
+    """A person answered for a call that was asked; a denied one has this as its result.
+
+    "stop": an interrupt denied it.
+    """
+
+    part: str
+    asked: int
+    """Version of the `CallAsked` that is answered."""
+    verdict: Literal["allow", "deny", "stop"]
+    by: str = ""
+    reason: str = ""
+    edit: Content | None = None
+    """The arguments that the tool runs with instead: JSON text."""
+    digest: bytes = b""
+    """Salted digest of tool, arguments and schema that the answer is for."""
+
+
 # -- step and usage ------------------------------------------------------------------------------
 
 
@@ -206,6 +241,15 @@ class StepStarted(Base, frozen=True, array_like=True, tag="bs"):
 
     See `projections/window/policy/hooks.py`.
     """
+    target: str = ""
+    """The target that is asked (`eventlog.values.target_of`); "": the reply's model alone."""
+    form: Json | None = None
+    """The form that the request was sent in, with its version and options, as JSON.
+
+    See `projections/requests/forms.py`.
+    """
+    body_digest: bytes | None = None
+    """SHA-256 of the request in that form."""
 
 
 class StepFinished(Base, frozen=True, array_like=True, tag="bf"):

@@ -52,6 +52,16 @@ class Follower:
         self._lock = RLock()
         self._watches: dict[str | None, weakref.WeakSet[Watch]] = {}
         self._thread: Thread | None = None
+        self._reached: list[int] = []
+        """Positions that the thread has rung for."""
+
+    @property
+    def behind(self) -> int:
+        """Committed events that the thread has not rung for; 0 without a subscription."""
+        with self._lock:
+            reached = self._reached if self._thread is not None else []
+        ends = self._log.last_positions() if reached else ()
+        return sum(max(0, end - position) for end, position in zip(ends, reached, strict=True))
 
     def add(self, watch: Watch, sessions: Iterable[str | None]) -> None:
         """Ring a watch from now on for commits to these sessions.
@@ -68,7 +78,7 @@ class Follower:
             if self._thread is None:
                 thread = Thread(target=self._run, args=(positions,), name="eventlog-follow", daemon=True)
                 thread.start()
-                self._thread = thread
+                self._thread, self._reached = thread, positions
 
     def remove(self, watch: Watch) -> None:
         """Ring a watch no more."""

@@ -213,11 +213,12 @@ def _all(tokens: Tokens) -> int:
     return tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
 
 
-SessionState: TypeAlias = Literal["running", "unfinished", "waiting", "unknown"]
+SessionState: TypeAlias = Literal["running", "unfinished", "asked", "waiting", "unknown"]
 """The state of a session in a list.
 
 running: a task holds its lease. unfinished: a loop has to go on with it (`Store.unfinished`).
-waiting: nothing is pending. unknown: its key is missing.
+asked: it goes on once a person has answered for calls. waiting: nothing is pending. unknown: its
+key is missing.
 """
 
 

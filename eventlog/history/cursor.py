@@ -6,7 +6,7 @@ A cursor is base64 of MessagePack: an array that begins with the number of its k
     [2, store, list, time, number]                    behind a session, in a list of sessions
     [3, store, search, place]                         behind a hit, in what a search finds
 
-`store` names the store and its edition, so a cursor does not outlive a vacuum or a scrub. `tag` is
+`store` names the store. A vacuum or a scrub keeps positions, so a cursor outlives them. `tag` is
 from the hash of the commit that has the position: a store that was restored to an earlier state and
 written to since has another history there. A subscription leaves the positions of partitions that
 it does not read as they were.
@@ -139,10 +139,10 @@ def reached_by(cursor: str, log: Log) -> list[Reached]:
         raise CursorError(f"the cursor is of {_WHAT[type(said)]}, not of events: {_AGAIN}")
     last = log.last_positions()
     if said.store != log.identity[:_STORE] or len(said.reached) != len(last):
-        raise CursorError(f"the cursor is of another store, or of this one before it was rewritten: {_AGAIN}")
+        raise CursorError(f"the cursor is of another store: {_AGAIN}")
     tags = tags_at(log, [position for position, _ in said.reached])
     for partition, (position, tag) in enumerate(said.reached):
-        if position > last[partition] or tags[partition] != tag:
+        if position > last[partition] or tags[partition] not in (tag, b""):  # b"": its session was erased
             raise CursorError(f"the cursor is ahead of the store, which was restored to an earlier state: {_AGAIN}")
     return list(said.reached)
 
@@ -163,7 +163,7 @@ def place_in(cursor: str, log: Log, lists: Sequence[bytes]) -> Place:
     if not isinstance(said, _List):
         raise CursorError(f"the cursor is of {_WHAT[type(said)]}, not of a list of sessions: {_LIST_AGAIN}")
     if said.store != log.identity[:_STORE]:
-        raise CursorError(f"the cursor is of another store, or of this one before it was rewritten: {_LIST_AGAIN}")
+        raise CursorError(f"the cursor is of another store: {_LIST_AGAIN}")
     if said.lists != _digest(lists):
         raise CursorError(f"the cursor is of a list with other filters: pass the same ones, or {_LIST_AGAIN}")
     position, partition = divmod(said.number, log.partitions)
@@ -183,7 +183,7 @@ def hit_place(cursor: str, log: Log, search: Sequence[object]) -> int:
     if not isinstance(said, _Hits):
         raise CursorError(f"the cursor is of {_WHAT[type(said)]}, not of a search: {_SEARCH_AGAIN}")
     if said.store != log.identity[:_STORE]:
-        raise CursorError(f"the cursor is of another store, or of this one before it was rewritten: {_SEARCH_AGAIN}")
+        raise CursorError(f"the cursor is of another store: {_SEARCH_AGAIN}")
     if said.search != _digest(search):
         raise CursorError(f"the cursor is of a search with other words or filters: {_SEARCH_AGAIN}")
     return said.place

@@ -17,7 +17,7 @@ import msgspec
 
 from eventlog.errors import EventlogError
 from eventlog.history import checkpoint_store
-from eventlog.history.lineage import StreamRange
+from eventlog.history.effective_history import StreamRange
 from eventlog.log.contract import BodyStore, Log
 
 __all__ = ["WINDOW", "LostRowError", "decoded", "found", "store", "windows"]

@@ -12,9 +12,9 @@ from eventlog import events as ev
 from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import blank_batch
+from eventlog.history.ancestry import forked_from
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import Range, clipped, covers, meets, merged
-from eventlog.history.streams import forked_from
 from eventlog.log.contract import HeadReader
 
 __all__ = ["blanked_commits", "forgotten_in", "without_content"]

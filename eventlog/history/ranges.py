@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from eventlog.history.lineage import END
+from eventlog.history.effective_history import END
 
 __all__ = ["Range", "clipped", "covers", "meets", "merged", "shared", "without"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eventlog.history.ancestry import ancestry
 from eventlog.history.catalog import entry_of
 from eventlog.history.session_lists import UNNAMED, forks_list, subsessions_list
-from eventlog.history.streams import ancestry
 
 if TYPE_CHECKING:
     from eventlog.log.commit import Head

@@ -40,7 +40,7 @@ def page_of(
     subsessions: bool | None = None,
     cursor: str | None = None,
     limit: int,
-    state_of: Callable[[Head, SessionInfo], SessionState],
+    state_of: Callable[[Head, SessionInfo], SessionState | None],
 ) -> SessionPage:
     """Return the sessions of a scope, or of all, that come after a cursor; None is no filter.
 

@@ -28,8 +28,8 @@ from eventlog.codec.payload import is_encrypted
 from eventlog.errors import KeyMissingError
 from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import name_in_keys
-from eventlog.history.derived import LostRowError, decoded, found, store
-from eventlog.history.lineage import END
+from eventlog.history.derived import LostRowError, decoded, store
+from eventlog.history.effective_history import END
 from eventlog.history.value_tree import Change, ValueTree, changes_in, key_bytes
 from eventlog.log.contract import GROWING, STAMP_BYTES
 
@@ -91,9 +91,16 @@ class ValueIndex:
         return self._complete(upto, lambda tree: list(tree.newest_of_all(start, upto)))
 
     def _complete(self, upto: int, look: Callable[[ValueTree], T]) -> T:
-        """Look into the index once it knows all changes up to a version."""
+        """Look into the index once it knows all changes up to a version.
+
+        An index made anew is looked into as it is in memory: another process may have changed its
+        rows since.
+        """
         with self._lock:
-            return found(lambda: look(self._caught_up(upto)), self._make_anew)
+            try:
+                return look(self._caught_up(upto))
+            except LostRowError:
+                return look(self._made_anew())
 
     # -- bringing it up to date ------------------------------------------------------------------
 
@@ -128,8 +135,8 @@ class ValueIndex:
         return ValueTree(self._row, self._key)
 
     def _caught_up(self, upto: int) -> ValueTree:
-        head = self._log.head(self._session)
         mark = self._mark()
+        head = self._log.head(self._session)  # behind the mark, which others move on
         tree = self._tree(mark)
         if head is None:
             return tree
@@ -153,13 +160,13 @@ class ValueIndex:
         self._store(tree, Mark(head.version, count))
         return tree
 
-    def _make_anew(self) -> None:
+    def _made_anew(self) -> ValueTree:
         """Make the index from the stream alone; what is stored of it is of no use any more."""
         head = self._log.head(self._session)
         self._own, self._known = {}, None
         self._alone = not store(self._rows, [(key, None) for key in self._rows.derived_keys(self._begin)])
-        if head is not None:
-            self._read_on(ValueTree(lambda _key: None, self._key), head, Mark(0, 0))
+        tree = ValueTree(lambda _key: None, self._key)
+        return tree if head is None else self._read_on(tree, head, Mark(0, 0))
 
     # -- rows ------------------------------------------------------------------------------------
 

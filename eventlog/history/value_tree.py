@@ -24,7 +24,7 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.history.derived import decoded
-from eventlog.history.lineage import END
+from eventlog.history.effective_history import END
 
 __all__ = ["CHUNK", "LEAF_KEYS", "Change", "Node", "ValueTree", "changes_in", "key_bytes"]
 

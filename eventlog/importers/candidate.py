@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
-from eventlog.history.streams import ancestry, spans
+from eventlog.history.ancestry import ancestry, spans
 from eventlog.session.session import Session
 from eventlog.store import Store
 
@@ -58,6 +58,12 @@ class Candidate:
             self.agrees = False
             self.ended = stored is None
 
+    def go_on(self) -> None:
+        """Compare what follows with what is stored by now, if all has agreed so far."""
+        if self.agrees:
+            self.base = self.read
+            self._events = self._stored(self.read)
+
     def is_at_end(self) -> bool:
         """Whether nothing is stored beyond what was compared; ends the comparison."""
         return self._next() is None
@@ -78,10 +84,10 @@ class Candidate:
         """Return the newest stored snapshot: the latest event about each thing."""
         return {subject_of(stored.event): stored for stored in self._stored() if _is_snapshot(stored.event)}
 
-    def _stored(self) -> Iterator[Recorded]:
-        """Yield the events of the session, inherited ones included."""
+    def _stored(self, after: int = 0) -> Iterator[Recorded]:
+        """Yield the events of the session after a version, inherited ones included."""
         log = self.store.log
-        for span in spans(log, ancestry(log, self.name), 0, self.store.info(self.name).version):
+        for span in spans(log, ancestry(log, self.name), after, self.store.info(self.name).version):
             yield from span.events()
 
     def _next(self) -> ev.Event | None:

@@ -10,7 +10,9 @@ once, event by event:
   that agrees longest is forked at the last common version, and the fork, which has the same origin,
   gets the rest.  The next import finds the fork.
 
-Appends are at the version that was compared: `ConflictError` if another import was first.
+Appends are at the version that was compared. If another import was first, what it appended is
+compared with what was to be appended; `ConflictError` if it began the session, or the snapshot of
+the session changed.
 
 Times and the origin's path are not compared: a file that was moved or copied is the same file.
 """
@@ -22,6 +24,7 @@ from collections.abc import Iterable
 import msgspec
 
 from eventlog import events as ev
+from eventlog.errors import ConflictError
 from eventlog.history.catalog import SessionInfo
 from eventlog.importers.candidate import Candidate, subject_of
 from eventlog.importers.common.free_names import begin_free, taken_and_free
@@ -29,7 +32,7 @@ from eventlog.importers.common.importer import ImportBatch, Report
 from eventlog.store import Store
 from eventlog.values import Origin
 
-__all__ = ["reconcile"]
+__all__ = ["Reconciliation", "reconcile"]
 
 BATCH_EVENTS = 1_000
 BATCH_BYTES = 4 * 1024 * 1024
@@ -37,23 +40,51 @@ BATCH_BYTES = 4 * 1024 * 1024
 
 def reconcile(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
     """Append what is new of `batches`; `report` gets the session ids and the event count."""
-    targets: dict[str, _Target] = {}
-    names: dict[str, str] = {}
-    for batch in batches:
-        target = targets.get(batch.session)
-        if target is None:
-            first = batch.items[0][1]
-            if isinstance(first, ev.SessionForked):
-                names[batch.session] = _branch(store, batch, first, targets[first.parent], report)
-                continue
-            assert isinstance(first, ev.SessionStarted)
-            target = targets[batch.session] = _Target(store, batch, _with_parent(first, names), report)
-        target.add(batch)
-        names[batch.session] = target.name()
-    for target in targets.values():
-        target.finish()
-        names[target.wanted] = target.name()
-    report.sessions = [names.get(name, name) for name in report.sessions]
+    found = Reconciliation(store, report)
+    found.take(batches)
+    found.finish()
+    report.sessions = found.stored_ids(report.sessions)
+
+
+class Reconciliation:
+    """The sessions of one file, compared batch by batch; `report` gets the event count."""
+
+    def __init__(self, store: Store, report: Report) -> None:
+        self._store = store
+        self._report = report
+        self._targets: dict[str, _Target] = {}
+        self._names: dict[str, str] = {}
+
+    def take(self, batches: Iterable[ImportBatch]) -> None:
+        """Compare batches, and append what is new; some of it may wait for `finish`."""
+        for batch in batches:
+            target = self._targets.get(batch.session)
+            if target is None:
+                first = batch.items[0][1]
+                if isinstance(first, ev.SessionForked):
+                    parent = self._targets[first.parent]
+                    self._names[batch.session] = _branch(self._store, batch, first, parent, self._report)
+                    continue
+                assert isinstance(first, ev.SessionStarted)
+                started = _with_parent(first, self._names)
+                target = self._targets[batch.session] = _Target(self._store, batch, started, self._report)
+            target.add(batch)
+            self._names[batch.session] = target.name()
+
+    def finish(self) -> None:
+        """Append what waits. Batches may follow, of a format without snapshots."""
+        for target in self._targets.values():
+            target.finish()
+            self._names[target.wanted] = target.name()
+
+    def go_on(self) -> None:
+        """Regard what others have appended meanwhile: the next batches are compared with it."""
+        for target in self._targets.values():
+            target.go_on()
+
+    def stored_ids(self, sessions: Iterable[str]) -> list[str]:
+        """Return the ids that sessions of the file have in the store."""
+        return [self._names.get(name, name) for name in sessions]
 
 
 def _with_parent(started: ev.SessionStarted, names: dict[str, str]) -> ev.SessionStarted:
@@ -103,6 +134,8 @@ class _Target:
         self.bodies: dict[bytes, bytes] = {}
         self.weight = 0
         self.head = 0
+        self.taken = 0
+        """Number of the file's events so far, those that wait included."""
 
     def _candidate(self, name: str) -> Candidate:
         return Candidate(self.store, name, snapshots=self._snapshots)
@@ -116,23 +149,27 @@ class _Target:
     def add(self, batch: ImportBatch) -> None:
         """Compare or append the events of a batch."""
         self.snapshot = batch.snapshot
-        items = iter(batch.items)
-        if self.chosen is None:
-            for time, event in items:
-                if not self._agreed(event):
-                    self._choose(time, event)
-                    break
         if self.chosen is not None or batch.snapshot:
             self.bodies.update(batch.bodies)
             self.weight += batch.weight
-        if self.chosen is None:
-            return
-        for time, event in items:
-            self.items.append((time, self.chosen.translate(event)))
-            if len(self.items) >= BATCH_EVENTS:
-                self.flush()
+        self._add(batch.items, batch)
         if self.weight >= BATCH_BYTES:
             self.flush()
+
+    def _add(self, items: Iterable[tuple[int, ev.Event]], batch: ImportBatch | None = None) -> None:
+        for time, event in items:
+            self.taken += 1
+            if self.chosen is None:
+                if self._agreed(event):
+                    continue
+                self._choose(time, event)
+                if batch is not None and not batch.snapshot:
+                    self.bodies.update(batch.bodies)
+                    self.weight += batch.weight
+            else:
+                self.items.append((time, event))
+            if len(self.items) >= BATCH_EVENTS:
+                self.flush()
 
     def _agreed(self, event: ev.Event) -> bool:
         agreeing = [found for found in self.candidates if found.agrees]
@@ -159,7 +196,7 @@ class _Target:
             self.head, best = best.base + 1, fork
             self.report.events += 1
         self.chosen = best
-        self.items.append((time, best.translate(new)))
+        self.items.append((time, new))
 
     def stored_version(self, version: int) -> tuple[Candidate, int]:
         """Return the session that holds everything so far, and the file's version there."""
@@ -195,10 +232,28 @@ class _Target:
 
     def flush(self) -> None:
         """Append what is waiting."""
-        if not self.items:
-            return
-        assert self.chosen is not None
-        committed = self.chosen.session.append(self.items, bodies=self.bodies, expected_version=self.head)
-        self.head = committed.last
-        self.report.events += len(self.items)
-        self.items, self.bodies, self.weight = [], {}, 0
+        while self.items:
+            assert self.chosen is not None
+            items = [(time, self.chosen.translate(event)) for time, event in self.items]
+            try:
+                committed = self.chosen.session.append(items, bodies=self.bodies, expected_version=self.head)
+            except ConflictError:
+                if self.snapshot is not None:
+                    raise
+                waiting, self.items = self.items, []
+                self.taken -= len(waiting)
+                self.go_on()
+                self._add(waiting)
+            else:
+                self.head = committed.last
+                self.report.events += len(self.items)
+                self.items = []
+        self.bodies, self.weight = {}, 0
+
+    def go_on(self) -> None:
+        """Compare what follows with what is stored behind what is common so far."""
+        if self.chosen is not None:
+            self.chosen.common, self.chosen.read, self.chosen.agrees = self.taken, self.head, True
+            self.candidates, self.chosen = [self.chosen], None
+        for found in self.candidates:
+            found.go_on()

@@ -19,7 +19,7 @@ from eventlog.codec.decoded import spans_of
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import DamagedError
 from eventlog.events import SessionForked
-from eventlog.history.streams import continued
+from eventlog.history.ancestry import continued
 from eventlog.history.tree_heads import tree_at
 from eventlog.log.merkle import HASH_BYTES, TAG_BYTES, grow, leaf_of, peak_sizes
 from eventlog.log.merkle_check import Mismatch, TreeState, prefix_mismatch
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from eventlog.events import Event
-    from eventlog.history.lineage import StreamRange
+    from eventlog.history.effective_history import StreamRange
     from eventlog.log.commit import Head
     from eventlog.log.contract import Log
 

@@ -25,7 +25,7 @@ import msgspec
 
 from eventlog.codec.payload import LEDGER, REMAINS
 from eventlog.errors import DamagedError
-from eventlog.log.acceptance import commit_of
+from eventlog.log.append_checks import commit_of
 from eventlog.log.commit import Append
 from eventlog.log.contract import Log
 from eventlog.log.merkle import SALT_BYTES, grow, leaf_data, leaf_hash

@@ -2,8 +2,8 @@
 
 A log stores *commits*.  A commit is one append of one session, written whole or not at all.  The
 log does not look inside: a payload is the canonical bytes of the append's events
-(`codec/batch.py`), a body is a packed large value (`codec/bodies.py`), a catalog entry is what a
-list of sessions shows. Versions count a session's events from 1 without gaps.  A log has one
+(`codec/batch.py`), a body is a packed large text (`codec/large_texts.py`), a catalog entry is what
+a list of sessions shows. Versions count a session's events from 1 without gaps.  A log has one
 *partition* or more, and a session's id says in which it is; positions grow in the commit order of a
 partition. The commits of two partitions have no order, and nothing above the log assumes one.
 

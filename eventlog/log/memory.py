@@ -18,7 +18,7 @@ import msgspec
 
 from eventlog import os_fork
 from eventlog.errors import CallError, ClosedError, DamagedError
-from eventlog.log.acceptance import RequestResult, accept, commit_of, may_replace_lease, was_committed
+from eventlog.log.append_checks import RequestResult, accept, commit_of, may_replace_lease, was_committed
 from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
 from eventlog.log.contract import Log, Place, is_outgrown
 from eventlog.log.lists import newest_of, require_lists

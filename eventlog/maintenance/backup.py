@@ -32,16 +32,17 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import blank, part_of
 from eventlog.errors import AlreadyExistsError, CallError
+from eventlog.history.ancestry import ancestry
 from eventlog.history.catalog import entry_of, evolve_entry, is_session
 from eventlog.history.cursor import cursor_at, reached_by
-from eventlog.history.streams import ancestry
 from eventlog.integrity.scrub_ledger import ScrubLedger, read_ledger, write_record
-from eventlog.log.acceptance import commit_of
+from eventlog.log.append_checks import commit_of
 from eventlog.log.commit import Append
-from eventlog.log.embedded import swap
+from eventlog.log.embedded import generations
 from eventlog.log.embedded.bulk_writer import BulkWriter
 from eventlog.log.embedded.directory import encryption_of, identity_of
 from eventlog.log.embedded.options import Options
+from eventlog.log.embedded.unfinished import set_unfinished, unfinished
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import commits_behind, copy_commits, storage_errors
 from eventlog.maintenance.destination import BackupResult, Progress, clear, destination
@@ -103,16 +104,16 @@ def _encrypted(log: EmbeddedLog, to: Path, keys: KeySource, *, on_progress: Prog
     _refuse_inside(to, log.path)
     ring = KeyRing(keys_from(keys, to))
     options = Options(io=log.options.io)
-    with storage_errors(to), destination(to):
+    with storage_errors(to), destination(to), generations.rewriting(log.path, shared=True):
         what = "an encrypted copy was being written"
-        broken_off = swap.unfinished(to)
+        broken_off = unfinished(to)
         if broken_off != what and (broken_off is not None or (to / "format").exists()):
             raise AlreadyExistsError("store", str(to))
-        swap.set_unfinished(to, what)
+        set_unfinished(to, what)
         (to / "format").unlink(missing_ok=True)
         clear(to)
         own = ring.make()
-        copy = BulkWriter(to, options)
+        copy = BulkWriter(generations.begin(to, ""), options)
         try:
             copy.begin()
             upto, now = log.last_position(), time_ns() // 1_000_000
@@ -120,7 +121,7 @@ def _encrypted(log: EmbeddedLog, to: Path, keys: KeySource, *, on_progress: Prog
             copy.finish(to, options.io.random(16).hex(), f"1 {own.id.hex()} {own.check()}")
         finally:
             copy.close()
-        swap.set_unfinished(to, None)
+        set_unfinished(to, None)
     with closing(open_log(to, read_only=True, io=options.io)) as made:
         return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
 
@@ -153,7 +154,7 @@ def restore(
     if is_server(into) or is_server(source):
         return _with_server(source, into, cursor=cursor, on_progress=on_progress)
     target = directory_of(into)
-    if (target / "format").exists() and swap.unfinished(target) is None:
+    if (target / "format").exists() and unfinished(target) is None:
         raise AlreadyExistsError("store", str(target))
     log = open_log(directory_of(source), read_only=True)
     try:
@@ -176,7 +177,7 @@ def _with_server(
     if is_server(into):
         return restore_to_server(source, str(into), on_progress=on_progress)
     target = directory_of(into)
-    if (target / "format").exists() and swap.unfinished(target) is None:
+    if (target / "format").exists() and unfinished(target) is None:
         raise AlreadyExistsError("store", str(target))
     from eventlog.log.postgres.opening import open_log
 
@@ -201,23 +202,22 @@ def _copy(
     path = log.path
     _refuse_inside(to, path)
     chosen = Options(io=log.options.io) if options is None else options
-    with storage_errors(to), destination(to):
-        swap.finish(to, chosen.io)
+    with storage_errors(to), destination(to), generations.rewriting(path, shared=True):
+        generations.discard(to)
+        generations.sweep(to, chosen.io)
         copy = _resumable_copy(log, path, to, upto, chosen)
-        place = to
-        if copy is None and swap.unfinished(to) is None and (to / "format").exists():
-            place = swap.fresh(to)  # the old copy stays until the new one is whole
         whole = copy is None
-        if place is to:
-            swap.set_unfinished(to, what)
+        beside = copy is None and unfinished(to) is None and (to / "format").exists()
+        word = generations.in_force(path).rewriting
+        if not beside:
+            set_unfinished(to, what)
         if copy is None:
-            clear(place)
-            copy = BulkWriter(place, chosen)
+            if not beside:
+                clear(to)
+            # the old copy stays until the new one is whole
+            copy = BulkWriter(generations.following(to) if beside else generations.begin(to, word), chosen)
         try:
             copy.begin()
-            edition = swap.edition_of(path)
-            if edition:
-                swap.write_file(place / "edition", edition)
             events = copy_commits(log, copy, upto, on_progress=on_progress)
             cursor = cursor_at(log, (copy.position,))
             if as_store and read_ledger(log):  # the ledger may be behind the position, and its appends before it
@@ -230,14 +230,14 @@ def _copy(
                 drop_freed(copy, commits_behind(copy, 0, upto), now, chosen.io.random)
             sessions = _add_gone(log, copy, upto)
             copied = BackupResult(cursor, sessions, events, whole)
-            copy.finish(to if place is to else None, identity_of(path), encryption_of(path))
+            copy.finish(None if beside else to, identity_of(path), encryption_of(path))
         finally:
             copy.close()
-        if place is to:
-            swap.set_unfinished(to, None)
+        if beside:
+            generations.commit(to, word)
+            generations.sweep(to, chosen.io)
         else:
-            swap.commit(to, shred=True)
-            swap.finish(to, chosen.io)
+            set_unfinished(to, None)
         return copied
 
 
@@ -246,16 +246,16 @@ def _resumable_copy(log: EmbeddedLog, path: Path, to: Path, upto: int, options: 
 
     `CallError` if something else is there.
     """
-    broken_off = swap.unfinished(to) is not None
-    if not (to / "lmdb").exists():
+    broken_off = unfinished(to) is not None
+    if not generations.of(to):
         return None
     if not broken_off and not (to / "format").exists():
         raise CallError(f"{to} holds something else than a backup")
     if (to / "format").exists() and identity_of(to) != identity_of(path):
         raise CallError(f"{to} is a backup of another store")
-    if swap.edition_of(to) != swap.edition_of(path):
+    if generations.in_force(to).rewriting != generations.in_force(path).rewriting:
         return None
-    copy = BulkWriter(to, options)
+    copy = BulkWriter(generations.files_of(to), options)
     try:
         continues = copy.position <= upto and _continues(log, copy)
         if continues is False and not broken_off:

@@ -28,7 +28,7 @@ from eventlog.codec.payload import (
 )
 from eventlog.errors import BusyError, DamagedError, StorageError
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
-from eventlog.log.acceptance import RequestResult, head_after
+from eventlog.log.append_checks import RequestResult, head_after
 from eventlog.log.commit import Commit, Head
 from eventlog.log.digests import digests_in
 from eventlog.log.embedded.filesystem import NO_ROOM

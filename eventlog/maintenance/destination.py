@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,16 +9,15 @@ from pathlib import Path
 import msgspec
 
 from eventlog.errors import BusyError, CallError
+from eventlog.log.embedded import generations
 from eventlog.log.embedded.directory import refuse_inside_store, require_store_files
-from eventlog.log.embedded.filesystem import make_directory, refuse_network_filesystem
+from eventlog.log.embedded.filesystem import make_directory, refuse_network_filesystem, remove_all
 from eventlog.log.embedded.locks import Presence
 
 __all__ = ["BackupResult", "Progress", "clear", "destination"]
 
 Progress = Callable[[int, int], None]
-_NAMES = frozenset(
-    {"edition", "format", "journal", "lmdb", "lock", "mark", "next", "open", "swap", "turn", "unfinished"}
-)
+_NAMES = frozenset({"format", "generation", "lock", "mark", "open", "turn", "unfinished"})
 
 
 class BackupResult(msgspec.Struct, frozen=True):
@@ -37,10 +35,8 @@ class BackupResult(msgspec.Struct, frozen=True):
 
 def clear(place: Path) -> None:
     """Remove what an earlier copy left: one that is written anew uses nothing of it."""
-    for name in ("lmdb", "journal"):
-        if (place / name).exists():
-            shutil.rmtree(place / name)
-    (place / "edition").unlink(missing_ok=True)
+    for directory in generations.of(place).values():
+        remove_all(directory)
 
 
 @contextmanager
@@ -52,7 +48,8 @@ def destination(to: Path) -> Generator[None]:
         raise CallError(f"{to} is not a directory")
     make_directory(to)
     require_store_files(to)
-    strangers = sorted(entry.name for entry in to.iterdir() if entry.name.removesuffix(".new") not in _NAMES)
+    known = _NAMES.union(map(str, generations.of(to)))
+    strangers = sorted(entry.name for entry in to.iterdir() if entry.name.removesuffix(".new") not in known)
     if strangers:
         raise CallError(f"{to} holds something else than a backup: {', '.join(strangers[:3])}")
     presence = Presence(to, read_only=False)

@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog.codec.payload import is_foreign
+from eventlog.history.ancestry import ancestry
 from eventlog.history.catalog import entry_of
-from eventlog.history.streams import ancestry
 from eventlog.log.commit import Commit, Head
 from eventlog.log.contract import HeadReader
 from eventlog.log.merkle import SALT_BYTES, leaf_of
@@ -39,6 +39,8 @@ class VacuumResult(msgspec.Struct, frozen=True):
     """Sessions whose events are gone."""
     emptied: int
     """Appends that lost redacted content, or content that no fork inherits."""
+    pending: tuple[int, ...] = ()
+    """Processes that still read the old files, which go once these go on or end; 0: unknown."""
 
 
 def emptied(commit: Commit, payload: bytes = b"") -> Commit:

@@ -25,9 +25,9 @@ from eventlog.compression import compressed_body
 from eventlog.encryption.envelope import encrypt_append
 from eventlog.errors import DamagedError
 from eventlog.events import SessionForked
+from eventlog.history.ancestry import continued
 from eventlog.history.catalog import SHELF, is_session, is_shelf
 from eventlog.history.name_streams import hashed_stream
-from eventlog.history.streams import continued
 from eventlog.integrity.fork_anchor import pack_prefix
 from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.commit import Append, Commit, Head
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from eventlog.codec.batch import Item
     from eventlog.encryption.family import Family
     from eventlog.encryption.key_ring import KeyRing
-    from eventlog.log.acceptance import RequestResult
+    from eventlog.log.append_checks import RequestResult
     from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.embedded.engine import EmbeddedLog
 

@@ -16,14 +16,14 @@ from eventlog import events as ev
 from eventlog.codec.batch import encode, encode_value
 from eventlog.errors import CallError, ConflictError, KeyMissingError, LeaseHeldError, NotFoundError, RefusedError
 from eventlog.errors.base import brief
+from eventlog.history.ancestry import head_of
 from eventlog.history.catalog import entry_of, evolve_entry, is_shelf
 from eventlog.history.relatives import forks_of, subsessions_of
-from eventlog.history.streams import head_of
 from eventlog.log.commit import Append, Head
-from eventlog.session.lease import unless_held
+from eventlog.session.held_lease import unless_held
 from eventlog.session.lease_record import release_lease, take_lease
-from eventlog.session.naming import free_erased
 from eventlog.session.owner import is_live, owner_of
+from eventlog.session.session_names import free_erased
 from eventlog.session.shelf import check_name, find_shelf
 from eventlog.validation import require
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eventlog.session.executor import Executor
     from eventlog.session.session import Sessions
 
-__all__ = ["Choice", "ErasurePlan", "drop_shelf", "erase", "plan_erasure"]
+__all__ = ["Choice", "ErasurePlan", "drop_shelf", "erase", "erase_all", "plan_erasure", "related"]
 
 Choice: TypeAlias = Literal["refuse", "keep", "cascade"]
 _ATTEMPTS = 40
@@ -54,20 +54,20 @@ class ErasurePlan(NamedTuple):
 
 
 def plan_erasure(
-    store: Sessions, session: str, *, forks: Choice = "refuse", subsessions: Choice = "refuse"
+    store: Sessions, sessions: Sequence[str], *, forks: Choice = "refuse", subsessions: Choice = "refuse"
 ) -> ErasurePlan:
-    """Return what `erase` would do now, with everything that it would refuse; erases nothing."""
-    of_forks, of_subsessions = _related(store)
+    """Return what an erasure would do now, with all that it would refuse."""
+    of_forks, of_subsessions = related(store)
     going = erased_with(
-        session,
+        sessions,
         of_forks,
         of_subsessions,
         forks="keep" if forks == "refuse" else forks,
         subsessions="keep" if subsessions == "refuse" else subsessions,
     )
 
-    def left(related: Related) -> tuple[str, ...]:
-        return tuple(sorted({each for name in going for each in related(name)}.difference(going)))
+    def left(of: Related) -> tuple[str, ...]:
+        return tuple(sorted({each for name in going for each in of(name)}.difference(going)))
 
     now = store.host.clock()
     return ErasurePlan(
@@ -95,13 +95,27 @@ def erase(
     task still runs one of them after `wait` seconds, but for `held`, whose lease the caller has.
     """
     require(str, session, "an id is a str")
+    if is_shelf(head_of(store.log, session)):
+        raise NotFoundError("session", session)
+    return erase_all(store, [session], forks=forks, subsessions=subsessions, reason=reason, wait=wait, held=held)
+
+
+def erase_all(
+    store: Sessions,
+    sessions: Sequence[str],
+    *,
+    forks: Choice,
+    subsessions: Choice,
+    reason: str,
+    wait: float,
+    held: str | None = None,
+) -> tuple[str, ...]:
+    """Erase some sessions as `erase` does one; none is refused for another of them."""
     require(str, reason, "a reason is a str")
     for choice in (forks, subsessions):
         if choice not in ("refuse", "keep", "cascade"):
             raise CallError(f"a choice is refuse, keep or cascade, not {brief(choice)}")
-    if is_shelf(head_of(store.log, session)):
-        raise NotFoundError("session", session)
-    going = erased_with(session, *_related(store), forks=forks, subsessions=subsessions)
+    going = erased_with(sessions, *related(store), forks=forks, subsessions=subsessions)
     others = [name for name in going if name != held]
     since = time.monotonic()
     unless_held(partial(refuse_all_running, store, others), wait)
@@ -125,7 +139,7 @@ def drop_shelf(store: Sessions, name: str, *, reason: str = "") -> None:
         store.log.forget_keys()
 
 
-def _related(store: Sessions) -> tuple[Related, Related]:
+def related(store: Sessions) -> tuple[Related, Related]:
     """Return what gives the forks and the sub-sessions of a session."""
 
     def ids_of(heads: Sequence[Head]) -> list[str]:
@@ -138,11 +152,11 @@ def _related(store: Sessions) -> tuple[Related, Related]:
 
 
 def erased_with(
-    session: str, of_forks: Related, of_subsessions: Related, *, forks: Choice, subsessions: Choice
+    sessions: Sequence[str], of_forks: Related, of_subsessions: Related, *, forks: Choice, subsessions: Choice
 ) -> list[str]:
-    """Return the sessions that are erased with one, dependants first."""
+    """Return the sessions that are erased with some, dependants first."""
     found: dict[str, None] = {}
-    waiting = [session]
+    waiting = list(sessions)
     while waiting:
         name = waiting.pop()
         if name in found:
@@ -152,15 +166,15 @@ def erased_with(
             (forks, of_forks, "forks", "forks"),
             (subsessions, of_subsessions, "sub-sessions", "subsessions"),
         ):
-            related = of(name) if choice != "keep" else ()
-            if choice == "refuse" and (others := sorted(set(related) - found.keys())):
+            depending = of(name) if choice != "keep" else ()
+            if choice == "refuse" and (others := sorted(set(depending) - found.keys() - set(sessions))):
                 raise RefusedError(
                     f"session {name} has {word}: {', '.join(others)}",
                     expected=f'{word} to be kept ({option}="keep"), or erased with it ({option}="cascade")',
                     session=name,
                 )
             if choice == "cascade":
-                waiting += related
+                waiting += depending
     return list(reversed(found))
 
 

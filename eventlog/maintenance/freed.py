@@ -19,10 +19,10 @@ from eventlog.codec.decoded import spans_of
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import is_freed
 from eventlog.errors import KeyMissingError
+from eventlog.history.ancestry import ancestry, stream_spans
 from eventlog.history.catalog import entry_of, evolve_entry
-from eventlog.history.lineage import END, StreamRange
-from eventlog.history.streams import ancestry, stream_spans
-from eventlog.log.acceptance import commit_of
+from eventlog.history.effective_history import END, StreamRange
+from eventlog.log.append_checks import commit_of
 from eventlog.log.commit import Append
 from eventlog.log.merkle import SALT_BYTES
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from eventlog.history.streams import continued
+from eventlog.history.ancestry import continued
 
 if TYPE_CHECKING:
-    from eventlog.log.acceptance import RequestResult
+    from eventlog.log.append_checks import RequestResult
     from eventlog.log.commit import Commit, Head
     from eventlog.log.postgres.engine import PostgresLog
 

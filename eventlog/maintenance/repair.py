@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog.codec.payload import is_encrypted
-from eventlog.errors import BusyError, CallError, NotFoundError
+from eventlog.errors import BusyError, CallError, DamagedError, NotFoundError
 from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import copy_commits, head_at, storage_errors
@@ -68,17 +68,18 @@ def repair(
     """
     if is_server(source):
         return _copied_from_server(str(source), into, on_progress)
-    from eventlog.log.embedded import swap
+    from eventlog.log.embedded import generations
     from eventlog.log.embedded.directory import refuse_inside_store, require_store_files
     from eventlog.log.embedded.filesystem import make_directory, refuse_network_filesystem
     from eventlog.log.embedded.locks import Presence
     from eventlog.log.embedded.options import Options
+    from eventlog.log.embedded.unfinished import begin_anew, holds_nothing, set_unfinished, unfinished
 
     old, new = directory_of(source), directory_of(into)
-    if not (old / "lmdb").is_dir() and not (old / "journal").is_dir():
+    if not generations.of(old):
         raise NotFoundError("store", str(old))
     require_store_files(old)
-    if swap.unfinished(new) != _UNFINISHED and not swap.holds_nothing(new):  # an earlier attempt is continued
+    if unfinished(new) != _UNFINISHED and not holds_nothing(new):  # an earlier attempt is continued
         raise CallError(f"there is something at {new} already")
     if old.resolve() in (new.resolve(), *new.resolve().parents):
         raise CallError(f"{new} is in the store that is to be repaired")
@@ -92,9 +93,9 @@ def repair(
         refuse_inside_store(new)
         with storage_errors(new):
             make_directory(new)
-            swap.begin_anew(new, _UNFINISHED)
+            begin_anew(new, _UNFINISHED)
             repaired = _save(old, new, Options() if options is None else options, on_progress)
-            swap.set_unfinished(new, None)
+            set_unfinished(new, None)
         return repaired
     finally:
         if presence is not None:
@@ -104,21 +105,26 @@ def repair(
 def _save(old: Path, new: Path, options: Options, on_progress: Callable[[int, int], None] | None) -> RepairReport:
     """Write what can be saved; the readable part of LMDB is copied beside it meanwhile."""
     from eventlog.log.embedded.bulk_writer import BulkWriter
+    from eventlog.log.embedded.generations import begin
     from eventlog.log.embedded.salvage.salvage import commits_in, copy_readable, gaps_in
     from eventlog.log.embedded.segments.segments import Segments
+    from eventlog.log.embedded.watermark import Watermark
 
     scratch = Path(tempfile.mkdtemp(prefix="salvage-", dir=new))
     try:
-        losses = [RepairLoss(None, None, None, line) for line in copy_readable(_part(old, "lmdb"), scratch / "lmdb")]
+        number = _generation(old)
+        files = old / str(number)
+        losses = [RepairLoss(None, None, None, line) for line in copy_readable(files / "lmdb", scratch / "lmdb")]
         segments = Segments(scratch / "lmdb", read_only=True, map_bytes=_MAP_BYTES)
         try:
-            copy = BulkWriter(new, options)
+            copy = BulkWriter(begin(new, ""), options)
             try:
                 found = SalvagedStore(segments)
                 unread: list[str] = []
-                for record in commits_in(_part(old, "journal"), unread):
+                for record in commits_in(files / "journal", unread):
                     found.add_journal(record)
-                gaps = gaps_in(_part(old, "journal"), old / "mark", found.folded())
+                mark = Watermark(old / "mark", number, read_only=True)
+                gaps = gaps_in(files / "journal", mark, found.folded())
                 losses += [RepairLoss(None, None, None, line) for line in (*unread, *gaps)]
                 losses += found.assemble()
                 copy.begin()
@@ -148,7 +154,7 @@ def _copied_from_server(
     source: str, into: str | os.PathLike[str], on_progress: Callable[[int, int], None] | None
 ) -> RepairReport:
     """Copy the log on a server; every catalog entry of the copy is what its events say."""
-    from eventlog.log.embedded import swap
+    from eventlog.log.embedded.unfinished import holds_nothing
     from eventlog.log.postgres.opening import open_log
     from eventlog.maintenance.server_copies import backup_to_directory, restore_to_server
 
@@ -157,7 +163,7 @@ def _copied_from_server(
         if is_server(into):
             copied = restore_to_server(source, str(into), on_progress=on_progress)
         else:
-            if not swap.holds_nothing(directory_of(into)):
+            if not holds_nothing(directory_of(into)):
                 raise CallError(f"there is something at {into} already")
             copied = backup_to_directory(log, directory_of(into), on_progress=on_progress)
         sessions = sum(1 for _ in log.heads())
@@ -174,9 +180,13 @@ def _encryption(old: Path, found: SalvagedStore) -> str:
     return LOST_NOTE if any(is_encrypted(head.entry) for head in found.kept.values()) else ""
 
 
-def _part(old: Path, name: str) -> Path:
-    """Return where a part of the store is, which may be in an unfinished rewrite."""
-    from eventlog.log.embedded import swap
+def _generation(old: Path) -> int:
+    """Return the generation in force; where its file is damaged, the mark's or the first."""
+    from eventlog.log.embedded import generations
+    from eventlog.log.embedded.watermark import marked_generation
 
-    following = old / swap.NEXT / name
-    return following if (old / "swap").exists() and following.exists() else old / name
+    there, said = generations.of(old), 0
+    with suppress(OSError, DamagedError):
+        said = generations.in_force(old).number
+    found = max(said, marked_generation(old))
+    return found if found in there else min(there)

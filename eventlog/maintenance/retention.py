@@ -101,7 +101,7 @@ def _trees_beyond_limits(
         entry = entry_of(head)
         if (entry.parent is None or entry.parent not in heads) and (scope is None or entry.scope == scope):
             tree = erased_with(
-                name, lambda _: (), lambda parent: subsessions.get(parent, ()), forks="keep", subsessions="cascade"
+                [name], lambda _: (), lambda parent: subsessions.get(parent, ()), forks="keep", subsessions="cascade"
             )
             trees.append((max(heads[one].updated for one in tree), tree))
     trees.sort(key=lambda tree: (-tree[0], tree[1]))

@@ -21,7 +21,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import FOREIGN, REMAINS, decode_encrypted_payload, is_encrypted, is_foreign
 from eventlog.errors import DamagedError, DataError
 from eventlog.history.catalog import CatalogEntry, entry_of
-from eventlog.log.acceptance import RequestResult
+from eventlog.log.append_checks import RequestResult
 from eventlog.log.commit import Commit, Head
 from eventlog.log.digests import digests_in
 from eventlog.log.merkle import TAG_BYTES, leaf_of

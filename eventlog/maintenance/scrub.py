@@ -26,11 +26,11 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
 from eventlog.codec.redaction import blank, blank_all, free, part_of
 from eventlog.errors import KeyMissingError
+from eventlog.history.ancestry import ancestry, forked_from, stream_spans
 from eventlog.history.catalog import entry_of
+from eventlog.history.effective_history import END, StreamRange
 from eventlog.history.forgotten import forgotten_in
-from eventlog.history.lineage import END, StreamRange
 from eventlog.history.ranges import Range, clipped, meets, merged, without
-from eventlog.history.streams import ancestry, forked_from, stream_spans
 from eventlog.maintenance.emptied import Change, VacuumResult, emptied
 from eventlog.maintenance.freed import freed_versions
 from eventlog.maintenance.vacuum import rewrite
@@ -48,7 +48,7 @@ __all__ = ["scrub"]
 def scrub(store: Sessions) -> VacuumResult:
     """Remove redacted, freed and erased content from the files of a store.
 
-    `BusyError` if another process or handle has it open.
+    `BusyError` if another process rewrites or copies it for a minute.
 
     `KeyMissingError` for an encrypted store that was opened without keys: what was redacted cannot
     be found in it.
@@ -78,7 +78,7 @@ def scrub(store: Sessions) -> VacuumResult:
             changes[head.session] = partial(_blanked, hidden=hidden)
     for session, change in changes.items():
         _record_again(store, session, change)
-    return rewrite(store.log, changes, shred=True, time=store.host.clock())
+    return rewrite(store.log, changes, time=store.host.clock())
 
 
 class _Hidden(NamedTuple):

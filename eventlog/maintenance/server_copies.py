@@ -18,10 +18,11 @@ from msgspec.structs import replace
 from eventlog.errors import CallError
 from eventlog.history.catalog import is_session
 from eventlog.history.cursor import cursor_at
-from eventlog.log.embedded import swap
+from eventlog.log.embedded import generations
 from eventlog.log.embedded.bulk_writer import BulkWriter
 from eventlog.log.embedded.directory import encryption_of, identity_of
 from eventlog.log.embedded.options import Options
+from eventlog.log.embedded.unfinished import set_unfinished, unfinished
 from eventlog.maintenance.copy_commits import CopySource, copy_commits, storage_errors
 from eventlog.maintenance.destination import BackupResult, Progress, clear, destination
 from eventlog.maintenance.merged_log import MergedLog
@@ -41,18 +42,21 @@ def backup_to_directory(log: PostgresLog, to: Path, *, on_progress: Progress | N
     options = Options()
     identity = log.settings.made.hex()  # it outlives a rewrite, which makes another edition
     with storage_errors(to), destination(to):
-        swap.finish(to, options.io)
-        is_store = (to / "format").exists() and swap.unfinished(to) is None
+        generations.discard(to)
+        generations.sweep(to, options.io)
+        is_store = (to / "format").exists() and unfinished(to) is None
         if is_store and identity_of(to) != identity:
             raise CallError(f"{to} is a backup of another store")
-        place = swap.fresh(to) if is_store else to  # the old copy stays until the new one is whole
-        if not is_store:
-            swap.set_unfinished(to, "a backup was being written")
+        edition = options.io.random(16).hex()
+        if is_store:  # the old copy stays until the new one is whole
+            place = generations.following(to)
+        else:
+            set_unfinished(to, "a backup was being written")
             clear(to)
+            place = generations.begin(to, edition)
         copy = BulkWriter(place, options)
         try:
             copy.begin()
-            swap.write_file(place / "edition", options.io.random(16).hex())
             source = MergedLog(log)
             events = copy_commits(source, copy, source.end, on_progress=on_progress)
             gone = [
@@ -64,10 +68,10 @@ def backup_to_directory(log: PostgresLog, to: Path, *, on_progress: Progress | N
         finally:
             copy.close()
         if is_store:
-            swap.commit(to, shred=True)
-            swap.finish(to, options.io)
+            generations.commit(to, edition)
+            generations.sweep(to, options.io)
         else:
-            swap.set_unfinished(to, None)
+            set_unfinished(to, None)
     with closing(open_log(to, read_only=True)) as made:
         sessions = sum(is_session(head) for head in made.heads())
         return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)

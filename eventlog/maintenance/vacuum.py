@@ -1,14 +1,12 @@
 """Rewrites a store in its place without erased and redacted content, for vacuum and scrub.
 
-No other process or handle may have the store open.  The new store is written beside the old, and
-takes its place in one step; after a crash the next program that opens the store finishes it
-(`log/embedded/swap.py`).  Heads, positions, versions and leases stay as they are.
+The new files are written beside the old while other programs use the store, and take their place in
+one step (`log/embedded/rewriting.py`). Heads, positions, versions and leases stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from time import time_ns
 from typing import TYPE_CHECKING
 
@@ -19,7 +17,6 @@ from eventlog.errors import CallError
 from eventlog.history.checkpoint_store import PREFIX, name_in_keys
 from eventlog.history.value_index import PREFIX as VALUES
 from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
-from eventlog.log.commit import Commit
 from eventlog.log.contract import Log
 from eventlog.log.embedded.directory import bytes_on_disk
 from eventlog.log.merkle import SALT_BYTES
@@ -28,102 +25,118 @@ from eventlog.maintenance.emptied import Change, VacuumResult, emptied, inherite
 from eventlog.open_log import server_log
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from eventlog.log.embedded.options import Options
+    from eventlog.log.commit import Commit, Head
+    from eventlog.log.embedded.bulk_writer import BulkWriter
+    from eventlog.log.embedded.engine import EmbeddedLog
 
 __all__ = ["rewrite"]
 
 
-def rewrite(
-    log: Log, changes: Mapping[str, Change] | None = None, *, shred: bool, time: int | None = None
-) -> VacuumResult:
+def rewrite(log: Log, changes: Mapping[str, Change] | None = None, *, time: int | None = None) -> VacuumResult:
     """Write the store anew without the events of erased sessions.
 
-    The commits of the sessions in `changes` go through their change.
-
-    `shred`: the files of the old store are overwritten, and what was derived from the sessions that
-    changed is dropped. What is left of appends that lost something is recorded
+    The commits of the sessions in `changes` go through their change, and what was derived from them
+    is dropped. What is left of appends that lost something is recorded
     (`integrity/scrub_ledger.py`), at `time` (UTC milliseconds, now by default). `BusyError` if
-    another process or handle has it open, `CallError` for a store that is not in a directory.
+    another process rewrites or copies it for a minute, `CallError` for a store that is not in a
+    directory.
     """
     from eventlog.log.embedded.engine import EmbeddedLog
 
     engine = log.engine
     through = log.stored_changes(changes or {})
+    now = time_ns() // 1_000_000 if time is None else time
     on_server = server_log(log)
     if on_server is not None:
         from eventlog.maintenance.server_rewrite import rewrite_on_server
 
-        now = time_ns() // 1_000_000 if time is None else time
         result = rewrite_on_server(on_server, through, time=now)
         log.forget_keys()
         return result
     if not isinstance(engine, EmbeddedLog):
         raise CallError("only a store in a directory, or on a server, can be written anew")
     with storage_errors(engine.path):
-        now = time_ns() // 1_000_000 if time is None else time
-        done = engine.exclusively(partial(_rewrite, changes=through, shred=shred, time=now))
+        done = _rewrite(engine, through, now)
     log.forget_keys()
     return done
 
 
-def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shred: bool, time: int) -> VacuumResult:
-    from eventlog.log.embedded import swap
-    from eventlog.log.embedded.bulk_writer import BulkWriter
-    from eventlog.log.embedded.segments.segments import Segments
+def _rewrite(log: EmbeddedLog, changes: Mapping[str, Change], time: int) -> VacuumResult:
+    from eventlog.log.embedded import generations
+    from eventlog.log.embedded.rewriting import make_next, sweep
 
-    swap.finish(path, options.io)
-    before = bytes_on_disk(path)
-    following = swap.fresh(path)
-    try:
-        segments = Segments(path / "lmdb", read_only=True, map_bytes=options.map_bytes)
-        try:
-            copy = BulkWriter(following, options)
-            try:
-                needed = inherited_versions(segments)
-                counted = {"emptied": 0}
-                ledger = ScrubLedger()
+    path, options = log.path, log.options
+    with generations.rewriting(path):
+        generations.sweep(path, options.io)
+        before = bytes_on_disk(path)
+        rewriter = _Rewriter(log, changes, time)
+        make_next(log, rewriter.copy_to, rewriter.copy_folded, rewriter.copy_last)
+    pending = sweep(log.partition)  # unlocked, so that others may rewrite it meanwhile
+    return VacuumResult(before, bytes_on_disk(path), rewriter.gone, rewriter.emptied, pending)
 
-                def change(commit: Commit) -> Commit | None:
-                    last = needed.get(commit.session)
-                    if last == 0:
-                        return None
-                    if last is not None and commit.first > last:
-                        changed = emptied(commit)
-                    else:
-                        changed = commit if commit.session not in changes else changes[commit.session](commit)
-                    if changed.emptied:
-                        counted["emptied"] += not commit.emptied
-                        if not changed.salt:
-                            changed = emptied(changed, changed.payload)
-                        elif commit.emptied and changed.payload == commit.payload:
-                            changed = commit
-                        ledger.add(changed)
-                    return changed
 
-                position = segments.folded().position
-                copy_commits(segments, copy, position, change=change, heads=lambda _before, _commit, now: now)
-                gone = [replace(head, gone=True) for head in segments.heads("") if copy.head(head.session) is None]
-                copy.add([], {}, {}, {}, position=position, gone=gone)
-                write_record(copy, ledger, time, options.io.random(SALT_BYTES))
-                dropped = {name_in_keys(session) for session in (*needed, *changes)}
-                copy.add_derived(
-                    (key, value)
-                    for key, value in segments.scan_derived(b"").items()
-                    if not dropped
-                    or key.startswith(DESTROYED)
-                    or (key.startswith((PREFIX, VALUES)) and not any(name in key for name in dropped))
-                )
-                swap.write_file(following / "edition", options.io.random(16).hex())
-                copy.finish(None)
-            finally:
-                copy.close()
-        finally:
-            segments.close()
-    except BaseException:
-        swap.discard(path)
-        raise
-    swap.commit(path, shred=shred)
-    swap.finish(path, options.io)
-    return VacuumResult(before, bytes_on_disk(path), len(gone), counted["emptied"])
+class _Rewriter:
+    """Content of the next generation of a store."""
+
+    def __init__(self, log: EmbeddedLog, changes: Mapping[str, Change], time: int) -> None:
+        self._log = log
+        self._changes = changes
+        self._time = time
+        self._needed = inherited_versions(log)
+        self._ledger = ScrubLedger()
+        self.gone = self.emptied = 0
+
+    def copy_to(self, copy: BulkWriter, position: int) -> None:
+        """Copy the commits up to a position."""
+        copy_commits(self._log, copy, position, change=self._changed, heads=lambda _before, _commit, now: now)
+
+    def _changed(self, commit: Commit) -> Commit | None:
+        """Return what the next generation has of a commit, None for nothing."""
+        last = self._needed.get(commit.session)
+        if last == 0:
+            return None
+        if last is not None and commit.first > last:
+            changed = emptied(commit)
+        else:
+            changed = commit if commit.session not in self._changes else self._changes[commit.session](commit)
+        if changed.emptied:
+            self.emptied += not commit.emptied
+            if not changed.salt:
+                changed = emptied(changed, changed.payload)
+            elif commit.emptied and changed.payload == commit.payload:
+                changed = commit
+            self._ledger.add(changed)
+        return changed
+
+    def copy_folded(self, copy: BulkWriter) -> None:
+        """Copy derived values, and heads that changed without a commit."""
+        segments = self._log.partition.tail.segments
+        heads = self._log.heads()  # the newest: a stale one would stay in a free page
+        self._copy_heads(copy, (head for head in heads if head.position <= copy.position))  # others are in memory yet
+        dropped = {name_in_keys(session) for session in (*self._needed, *self._changes)}
+        copy.add_derived(
+            (key, value)
+            for key, value in segments.scan_derived(b"").items()
+            if not dropped
+            or key.startswith(DESTROYED)
+            or (key.startswith((PREFIX, VALUES)) and not any(name in key for name in dropped))
+        )
+
+    def _copy_heads(self, copy: BulkWriter, heads: Iterable[Head]) -> None:
+        """Copy heads that changed without a commit, or lost all commits."""
+        changed: dict[str, Head] = {}
+        gone: list[Head] = []
+        for head in heads:
+            copied = copy.head(head.session)
+            if copied is None or copied.gone:
+                self.gone += copied is None
+                gone.append(replace(head, gone=True))
+            elif copied != head:
+                changed[head.session] = head
+        if changed or gone:
+            copy.add([], changed, {}, {}, position=copy.position, gone=gone)
+
+    def copy_last(self, copy: BulkWriter, heads: Iterable[Head]) -> None:
+        """Copy the heads in memory, and record what is left of emptied appends."""
+        self._copy_heads(copy, heads)
+        write_record(copy, self._ledger, self._time, self._log.options.io.random(SALT_BYTES))

@@ -1,13 +1,10 @@
 """The log as a persistence module of the `eventsourcing` library (from 9.5.6, below 9.6).
 
-    PERSISTENCE_MODULE=eventlog.recorder  EVENTLOG_PATH=chats
+`README.md` has a program.  `eventlog.recorder.conversations` goes the other way: the conversations
+of a store as an application that projections follow.
 
-Every application, process application or projection of that library can keep its events, snapshots
-and tracking in the log.  `eventlog.recorder.conversations` goes the other way: the conversations of
-a store as an application that projections follow.
-
-`eventsourcing` is an optional dependency (`pip install '.[eventsourcing]'`).  Its words are used
-in this package only: recorder, originator, notification, tracking.
+`eventsourcing` is an optional dependency.  Its words are used in this package only: recorder,
+originator, notification, tracking.
 
     batch.py          bytes of one insert
     stream.py         events of one application as one session of the log

@@ -41,8 +41,8 @@ from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import CallError, DamagedError
 from eventlog.events import Event
+from eventlog.history.ancestry import ancestry, spans
 from eventlog.history.catalog import entry_of
-from eventlog.history.streams import ancestry, spans
 from eventlog.log.contract import Log
 from eventlog.recorder.factory import open_from
 from eventlog.recorder.faults import FAULTS

@@ -19,10 +19,10 @@ from eventlog.append.backoff import Backoff
 from eventlog.append.transaction import result_of, transact
 from eventlog.codec.redaction import part_of
 from eventlog.errors import CallError, ConflictError
+from eventlog.history.ancestry import forked_from
 from eventlog.history.catalog import entry_of
 from eventlog.history.name_streams import Name
 from eventlog.history.ranges import covers
-from eventlog.history.streams import forked_from
 from eventlog.importers.common.builder import RecordMapping
 from eventlog.log.commit import Committed
 from eventlog.records.earlier import Earlier
@@ -32,7 +32,7 @@ from eventlog.records.json_value import digest_of, dumped, require_value
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
 from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
 from eventlog.records.unseen import Seen
-from eventlog.session.lease import Lease
+from eventlog.session.held_lease import Lease
 from eventlog.session.session import Session
 from eventlog.session.values import value_event
 from eventlog.state.decide import decide

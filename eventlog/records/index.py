@@ -15,7 +15,7 @@ import msgspec
 from eventlog import events as ev
 from eventlog.codec.decoded import events_of_kinds
 from eventlog.history.derived import WINDOW, windows
-from eventlog.history.lineage import History, StreamRange
+from eventlog.history.effective_history import History, StreamRange
 from eventlog.history.ranges import Range, without
 from eventlog.log.contract import Log
 

@@ -8,7 +8,7 @@ from eventlog import events as ev
 from eventlog.importers.common.conversation import MAX_OPEN
 from eventlog.importers.common.conversation_parts import OpenAnswer, OpenCall
 from eventlog.importers.common.importer import own_id
-from eventlog.state.closing import closing_parts
+from eventlog.state.settling import closing_message
 from eventlog.state.state import State
 from eventlog.values import MessageError
 
@@ -48,7 +48,7 @@ class OpenThings:
     def _take(self, state: State, message: str, time: int) -> None:
         facts = state.messages[message]
         if own_id(message, "step") not in facts.parts:
-            self.settling += [*closing_parts(state, message), ev.MessageFinished(message, None, _SETTLED)]
+            self.settling += closing_message(state, message, _SETTLED)
             return
         answer = OpenAnswer(message, time, None, parts=len(facts.parts))
         for part, other in facts.parts.items():

@@ -18,8 +18,8 @@ import msgspec
 from eventlog import events as ev
 from eventlog.codec.decoded import entries_of
 from eventlog.errors import DamagedError, NotFoundError
-from eventlog.history.lineage import StreamRange
-from eventlog.history.streams import commits_with, texts
+from eventlog.history.ancestry import commits_with, texts
+from eventlog.history.effective_history import StreamRange
 from eventlog.importers.common.json_lines import is_array
 from eventlog.importers.common.remainder import FIELDS, UNFIT
 from eventlog.log.contract import Log

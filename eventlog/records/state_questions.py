@@ -52,7 +52,7 @@ def answered_part(call: str, state: State) -> str:
             seen.add(message)
             for part, facts in state.message(message).parts.items():
                 if facts.kind == "tool" and facts.call == call and state.history.holds(facts.added):
-                    is_shown = state.status(facts) in {"completed", "failed"} and state.now(facts.prunes) != "pruned"
+                    is_shown = state.status(facts) in {"completed", "failed"} and not state.is_pruned(facts)
                     return part if is_shown else ""
     return ""
 

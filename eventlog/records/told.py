@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.codec.bodies import to_content
+from eventlog.codec.large_texts import to_content
 from eventlog.errors import RefusedError
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation import MAX_OPEN, Conversation
@@ -337,11 +337,6 @@ class ToldBuilder(RecordBuilder):
     def fresh(self, wanted: Sequence[str]) -> str:
         """Return an unused message id."""
         return self.conversation.fresh(wanted)
-
-    def open_call(self, tool: str) -> str:
-        """Return the oldest call of a tool that waits for a result, "" if none does."""
-        calls = self.conversation.calls.items() if tool else ()
-        return next((name for name, call in calls if self.conversation.tool_of(call) == tool), "")
 
     def tell(self, mapping: RecordMapping, record: Any, text: str, *, is_last: bool) -> None:
         """Have a mapping tell what a record means, and keep the record; `is_last` of its append."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from eventlog import events as ev
-from eventlog.history.lineage import END
+from eventlog.history.effective_history import END
 from eventlog.history.ranges import covers
 from eventlog.records.earlier import Earlier
 from eventlog.session.outcome import ends_turn

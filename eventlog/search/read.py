@@ -10,11 +10,11 @@ from typing import NamedTuple
 from eventlog import events as ev
 from eventlog.codec.decoded import Span, spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.history.lineage import StreamRange
+from eventlog.history.effective_history import StreamRange
 from eventlog.log.contract import Log
+from eventlog.search.commit_rows import deltas_of, reader_of
 from eventlog.search.file import StrayRowError
 from eventlog.search.said import KINDS, said_by
-from eventlog.search.update import deltas_of, reader_of
 from eventlog.values import Tool
 
 __all__ = ["Beginning", "Row", "TextReader"]

@@ -35,6 +35,8 @@ def said_by(event: ev.Event, tool: str, text: Callable[[Content], str]) -> str:
             return _joined(tool, event.title, _arguments(text(event.input)))
         case ev.ToolCompleted():
             return _joined(event.title, text(event.output))
+        case ev.CallAnswered():
+            return event.reason
         case ev.ToolFailed():
             return _joined(text(event.error), text(event.output or ""))
         case _:

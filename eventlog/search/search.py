@@ -15,8 +15,8 @@ from eventlog.errors import CallError, EventlogError, StorageError
 from eventlog.history.cursor import hit_place, hits_cursor, tags_at
 from eventlog.log.contract import Log
 from eventlog.search.asked import Asked, asked_for
+from eventlog.search.catch_up import Follower, reached_in
 from eventlog.search.file import IndexFile, end_transaction, is_damage, sqlite_errors
-from eventlog.search.follow import Follower, reached_in
 from eventlog.search.hit import SearchPage
 from eventlog.search.results import Results
 from eventlog.validation import require, require_wait

@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from eventlog.errors import ErasedError
+from eventlog.history.ancestry import ancestry, forked_from
 from eventlog.history.catalog import CatalogEntry, entry_of
+from eventlog.history.effective_history import END, History
 from eventlog.history.forgotten import forgotten_in
-from eventlog.history.lineage import END, History
 from eventlog.history.ranges import Range, covers, merged
-from eventlog.history.streams import ancestry, forked_from
 from eventlog.log.contract import Log
 from eventlog.search.rows import name_of
 

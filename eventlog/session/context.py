@@ -47,19 +47,30 @@ class ContextCommands:
                     )
             self._executor.run([ev.MessagePromoted(message)])
 
-    def prune(self, parts: Sequence[str], *, policy: str = "", freed: int = 0, wait: float = 0.0) -> None:
-        """Clear the results of these tool parts from the view; `freed` counts tokens.
+    def prune(
+        self,
+        parts: Sequence[str],
+        *,
+        arguments: Sequence[str] = (),
+        policy: str = "",
+        freed: int = 0,
+        wait: float = 0.0,
+    ) -> None:
+        """Clear these parts from the view: results of calls, thoughts, files of a user.
 
-        `policy` names the planner. `wait` is the seconds to wait for the lease.
+        `arguments` are calls whose large arguments are cleared. `freed` counts tokens, `policy`
+        names the planner. `wait` is the seconds to wait for the lease.
         """
-        self._executor.run([ev.Pruned(each(parts, "parts are a list of ids"), policy, freed)], wait=wait)
+        found = [each(given, "parts are a list of ids") for given in (parts, arguments)]
+        self._executor.run([ev.Pruned(found[0], policy, freed, found[1])], wait=wait)
 
-    def unprune(self, parts: Sequence[str], *, wait: float = 0.0) -> None:
-        """Bring pruned results back into the view.
+    def unprune(self, parts: Sequence[str], *, arguments: Sequence[str] = (), wait: float = 0.0) -> None:
+        """Bring pruned parts back into the view, and the `arguments` of these calls.
 
         `wait` is the seconds to wait for the lease.
         """
-        self._executor.run([ev.Restored(each(parts, "parts are a list of ids"))], wait=wait)
+        found = [each(given, "parts are a list of ids") for given in (parts, arguments)]
+        self._executor.run([ev.Restored(*found)], wait=wait)
 
     def replace_media(self, media: Sequence[Media], *, reason: str = "", target: str = "", wait: float = 0.0) -> None:
         """Name these images and documents in the view instead of sending them.

@@ -19,12 +19,13 @@ from eventlog.append.transaction import transact
 from eventlog.errors import CallError, EventlogError, LeaseHeldError, ReadOnlyError, RefusedError
 from eventlog.errors.base import cut, giving_way_to
 from eventlog.log.commit import Committed
+from eventlog.session.held_lease import A_LEASE, Block, Lease
 from eventlog.session.inputs import require_sound_json
-from eventlog.session.lease import A_LEASE, Block, Lease
 from eventlog.session.lease_keeper import LeaseKeeper
 from eventlog.session.owner import is_live, owner_of
 from eventlog.session.reader import SessionReader
 from eventlog.state.committed import CommittedState
+from eventlog.state.settling import denials
 from eventlog.state.state import State
 from eventlog.validation import each, require_or_none, require_version, require_wait
 
@@ -120,12 +121,22 @@ class Executor:
         since = 0 if asked is None else self.reader.state().message(asked).added
         return self.reader.state().interrupt_pending(since) or self.pass_stop_on()
 
+    def interrupt(self, reason: str) -> None:
+        """Record a request to stop, and a denial of every call with an ask."""
+        requested = [ev.InterruptRequested(reason)]
+        with self.reader.deciding() as state:
+            denied = denials(state)
+        if denied and not self.in_pipeline:
+            self.commit(requested, denials)
+        else:
+            self.command([*requested, *denied])
+
     def pass_stop_on(self) -> bool:
         """Record a stop of the work that waits for this session here as well; False without one."""
         if self.stops_with is None or not self.stops_with():
             return False
         self.stops_with = None
-        self.command([ev.InterruptRequested("the work that waits for this session was stopped")])
+        self.interrupt("the work that waits for this session was stopped")
         return True
 
     def pipeline(self) -> Pipeline:

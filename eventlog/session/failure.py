@@ -6,7 +6,7 @@ import time
 from typing import cast
 
 from eventlog.errors import BlockedError, StreamError, UnknownStreamError
-from eventlog.session.lease import TAKEN_OVER
+from eventlog.session.held_lease import TAKEN_OVER
 from eventlog.streams.records import dump
 from eventlog.streams.refusals import MEDIA, OPAQUE, OVERFLOW, RATE, refusal_kind, status_of
 from eventlog.streams.retry_after import asked_wait

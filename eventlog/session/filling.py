@@ -12,11 +12,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from eventlog.errors import CallError
 from eventlog.streams.answer import API, AnswerReader, plain
-from eventlog.streams.endings import FILTERED, UNKNOWN, WITHHELD, input_of, not_whole
+from eventlog.streams.odd_endings import FILTERED, UNKNOWN, WITHHELD, input_of, not_whole
 from eventlog.streams.records import dump, is_whole
-from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, Ended, Kept, Said, Step, Used
+from eventlog.streams.steps import (
+    Answered,
+    Argued,
+    Attached,
+    Called,
+    Closed,
+    Compacted,
+    Ended,
+    Kept,
+    Said,
+    Step,
+    Used,
+)
 from eventlog.validation import require
-from eventlog.values import Json, MessageError
+from eventlog.values import Json, MessageError, Opaque
 
 if TYPE_CHECKING:
     from eventlog.session.text_stream import TextStream
@@ -35,6 +47,7 @@ class Fillable(Protocol):
     """The commands by which an answer fills a reply, and `fill` itself; see `Reply`."""
 
     api: str
+    target: str
 
     @property
     def in_step(self) -> bool:
@@ -196,6 +209,9 @@ class Filling:
                 self._close()
                 self._says_nothing = False
                 self.reply.part(step.file)
+            case Compacted():
+                self._close()
+                self.reply.part(Opaque(step.kind, step.data, self.reply.target, step.text))
             case Kept():
                 self.reply.record_custom(step.kind, step.data)
             case Used():

@@ -8,15 +8,15 @@ from threading import RLock
 from eventlog import ids
 from eventlog.append.flusher import Flusher, Leased
 from eventlog.append.metrics import Metrics
-from eventlog.codec.bodies import body_data, body_text
+from eventlog.codec.large_texts import body_data, body_text
 from eventlog.errors import CallError, ClosedError, DamagedError, ForkedProcessError, ReadOnlyError
 from eventlog.following.follower import Follower
+from eventlog.history.ancestry import head_of
 from eventlog.history.catalog import SessionInfo, info_of
-from eventlog.history.streams import head_of
 from eventlog.log.contract import Log
 from eventlog.models.catalogue import ModelCatalogue, shipped
 from eventlog.session.kept import Kept
-from eventlog.session.open_work import OpenWork
+from eventlog.session.open_work_cache import OpenWork
 from eventlog.session.owner import Owner
 from eventlog.validation import a_kind, require, require_call, require_or_none
 from eventlog.values import Body, Content, Model, Price, Tokens, Usage

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.codec.bodies import INLINE, to_content
+from eventlog.codec.large_texts import INLINE, to_content
 from eventlog.errors import CallError
 from eventlog.validation import MAX_DEPTH, require, require_json
 from eventlog.values import (
@@ -18,6 +18,7 @@ from eventlog.values import (
     Json,
     MessageError,
     Model,
+    Opaque,
     PartKind,
     Reasoning,
     Retry,
@@ -47,12 +48,13 @@ JSON_FIELDS: dict[type[Struct], tuple[str, ...]] = {
     ev.ToolProgress: ("metadata",),
     ev.ToolCompleted: ("metadata",),
     ev.ToolFailed: ("metadata",),
-    ev.StepStarted: ("render",),
+    ev.StepStarted: ("render", "form"),
     ev.Custom: ("data",),
     Text: ("metadata",),
     Reasoning: ("metadata",),
     Tool: ("metadata",),
     File: ("metadata",),
+    Opaque: ("data",),
     Retry: ("error",),
     MessageError: ("data",),
 }
@@ -74,24 +76,25 @@ def stored_kind(kind: PartKind, bodies: dict[bytes, bytes]) -> PartKind:
     """Return the part with its large text moved to `bodies`."""
     if type(kind) is Text and type(kind.text) is str and len(kind.text) <= INLINE:
         return kind  # as most are
-    for field in ("text", "url", "prompt"):
+    for field in ("text", "url", "prompt", "data"):
         value = getattr(kind, field, None)
         if isinstance(value, str) and field in kind.__struct_fields__:
             kind = replace(kind, **{field: to_content(value, bodies)})
     return kind
 
 
-def as_json(value: Json | dict[str, object]) -> Json:
+def as_json(value: Json | dict[str, object], name: str = "the arguments of a call") -> Json:
     """Return JSON text unchanged, and a mapping as compact JSON text.
 
-    "" is allowed: some models send it for a call without arguments.
+    "" is allowed: some models send it for a call without arguments. `name` names the value in the
+    `CallError` for one that is no JSON.
     """
     try:
         text = value if isinstance(value, str) else _compact()(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise CallError(f"the arguments of a call cannot be written as JSON: {error}") from None
+        raise CallError(f"{name} cannot be written as JSON: {error}") from None
     if text is value or text.count("[") + text.count("{") > MAX_DEPTH:
-        require_json(object, text or "{}", "the arguments of a call are JSON text, or a dict")
+        require_json(object, text or "{}", f"{name} are JSON text, or a dict")
     return text
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from eventlog import events as ev
 from eventlog.append.backoff import Backoff
 from eventlog.append.transaction import transact
-from eventlog.codec.bodies import to_content
+from eventlog.codec.large_texts import to_content
 from eventlog.errors import ConflictError, NotFoundError, RefusedError
 from eventlog.errors.base import brief
 from eventlog.session.executor import Executor
@@ -22,7 +22,7 @@ from eventlog.state.state import State
 from eventlog.validation import each, require, require_or_none
 from eventlog.values import Attachment, Json, Truncation
 
-__all__ = ["late_result"]
+__all__ = ["effective_call", "late_result"]
 
 
 def late_result(
@@ -55,7 +55,7 @@ def late_result(
                 writer.flush()
             with executor.reader.deciding() as state:
                 version = state.version
-                part, facts = _call(state, message, call)
+                part, facts = effective_call(state, message, call)
                 status = state.status(facts)
                 done = None if status == "interrupted" else _newest_change(state, facts, status)
             event: ev.ToolCompleted | ev.ToolFailed
@@ -73,7 +73,7 @@ def late_result(
                 raise
 
 
-def _call(state: State, message: str, call: str) -> tuple[str, PartFacts]:
+def effective_call(state: State, message: str, call: str) -> tuple[str, PartFacts]:
     """Return the part of an effective call, and its facts."""
     for part, facts in state.message(message).parts.items():
         is_there = facts.kind == "tool" and facts.call == call and state.history.holds(facts.added)

@@ -12,10 +12,10 @@ from eventlog.append.transaction import transact
 from eventlog.errors import LeaseHeldError
 from eventlog.log.commit import LeaseState
 from eventlog.logger import logger
-from eventlog.session.lease import HELD, POLL, TAKEN_OVER, Block, Lease
+from eventlog.session.held_lease import HELD, POLL, TAKEN_OVER, Block, Lease
 from eventlog.session.lease_record import release_lease, renew_lease, take_lease
 from eventlog.session.owner import LIVE, RESTING, is_live, may_be_replaced, owner_of
-from eventlog.state.closing import closing
+from eventlog.state.settling import closing
 from eventlog.validation import require, require_wait
 
 if TYPE_CHECKING:

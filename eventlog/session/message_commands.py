@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal, Protocol
 
 from eventlog import events as ev
-from eventlog.codec.bodies import to_content
+from eventlog.codec.large_texts import to_content
 from eventlog.errors import CallError, RefusedError
 from eventlog.ids import id_of_request
 from eventlog.session.executor import Executor

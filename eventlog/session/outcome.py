@@ -8,18 +8,22 @@ reading costs the turn, not the session.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.history.lineage import END
+from eventlog.history.effective_history import END
 from eventlog.history.ranges import Range, covers
 from eventlog.session.failure import is_crash
+from eventlog.session.open_work_cache import Work
 from eventlog.state.facts import CODE_BITS, MessageFacts
 from eventlog.state.state import GOES_ON, State
+from eventlog.state.waiting_calls import asked, waits_for_answer
 from eventlog.values import MessageError, Tool
 
 if TYPE_CHECKING:
@@ -31,7 +35,7 @@ __all__ = [
     "broken_before",
     "ends_turn",
     "has_earlier_question",
-    "has_open_work",
+    "open_work",
     "outcome_of",
     "pending_question",
     "questions",
@@ -53,7 +57,8 @@ class Attempt(msgspec.Struct):
 class Outcome(msgspec.Struct, frozen=True):
     """The state of a user message's turn, whichever task runs the session."""
 
-    state: Literal["pending", "done", "failed", "stopped", "withdrawn"]
+    state: Literal["pending", "asked", "done", "failed", "stopped", "withdrawn"]
+    """"asked": it goes on once a person has answered for calls."""
     final: bool = False
     """Whether the task that runs the session cannot change it any more."""
     waiting: bool = False
@@ -73,6 +78,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """Why the newest reply failed or broke off."""
 
 
+_GO_ON = ("pending", "asked")
 WITHDRAWN = Outcome("withdrawn", final=True)
 
 
@@ -89,14 +95,16 @@ def _outcome_of(reader: SessionReader, message: str) -> Outcome:
         if facts is None or not state.history.holds(facts.added) or covers(forgotten, facts.added):
             return WITHDRAWN
         change, place = state.now(facts.changes), state.place(facts)
+        due: Literal["pending", "asked"] = "asked" if waits_for_answer(state) else "pending"
         is_alone = state.last_message == message and not (state.interrupts and state.interrupts[-1][0] > place)
     if change == "removed":
         return WITHDRAWN
     if change == "waiting":
         return Outcome("pending", waiting=True)
     if is_alone:
-        return Outcome("pending")  # nothing came behind it
-    return _Reading(reader, message).outcome(span.item for span in reader.history(upto, place - 1))
+        return Outcome(due)  # nothing came behind it
+    found = _Reading(reader, message).outcome(span.item for span in reader.history(upto, place - 1))
+    return replace(found, state=due) if found.state == "pending" else found
 
 
 def broken_before(reader: SessionReader, message: str) -> Outcome | None:
@@ -145,17 +153,21 @@ def has_earlier_question(reader: SessionReader, message: str) -> bool:
     return before is not None and outcome_of(reader, before).state == "pending"
 
 
-def has_open_work(reader: SessionReader) -> bool:
-    """Whether a loop that runs the session now has something to do.
+def open_work(reader: SessionReader) -> Work:
+    """Return what is left to do: something for a loop, only answers of a person, or nothing.
 
-    A reply or compaction is open, or a question has no answer. One that is queued is found among
-    the newest messages only, which the state has in memory.
+    A reply or compaction is open, an allowed call has not run, or a question has no answer. One
+    that is queued is found among the newest messages only, which the state has in memory.
     """
     with reader.deciding() as state:
-        if state.open_messages() or state.open_compaction() is not None:
-            return True
+        opened = [state.messages[message] for message in state.open_messages()]
+        if any(not facts.summary for facts in opened) or state.open_compaction() is not None:
+            return "open"  # an open summary is its compaction's, or a sub-session's that is written anew
+        if asked(state):
+            return "asked" if waits_for_answer(state) else "open"
     newest, queued = _asked(reader)
-    return queued is not None or (newest is not None and outcome_of(reader, newest).state == "pending")
+    is_open = queued is not None or (newest is not None and outcome_of(reader, newest).state == "pending")
+    return "open" if is_open else ""
 
 
 def pending_question(reader: SessionReader) -> str | None:
@@ -183,7 +195,7 @@ def _asked(reader: SessionReader) -> tuple[str | None, str | None]:
     if not queued or newest is None:
         return newest, queued[0][1] if queued else None
     found = outcome_of(reader, newest)
-    if found.state == "pending":
+    if found.state in _GO_ON:
         return newest, None
     with reader.deciding() as state:
         replies = [state.messages[reply].changes[-1] >> CODE_BITS for reply in found.replies if reply in state.messages]
@@ -203,13 +215,18 @@ def unanswered_questions(reader: SessionReader, through: str | None = None) -> l
         last = None if through is None else state.messages.get(through)
         before = END if last is None else state.place(last) + 1
         found = [*takewhile(lambda name: not state.answered(name), questions(state, before, forgotten))]
-    while True:  # those of the turn that is answered now
+    step = 1
+    while True:  # those of turns that go on: twice as many are looked at each time
         with reader.deciding() as state:
             before = state.place(state.messages[found[-1]]) if found else before
-            name = next(questions(state, before, forgotten), None)
-        if name is None or outcome_of(reader, name).state != "pending":
+            seen = [*islice(questions(state, before, forgotten), step)]
+        is_last = not seen or outcome_of(reader, seen[-1]).state not in _GO_ON
+        if is_last:
+            seen = seen[: bisect_left(seen, True, key=lambda name: outcome_of(reader, name).state not in _GO_ON)]
+        found += seen
+        if is_last or not seen:
             return found[::-1]
-        found.append(name)
+        step *= 2
 
 
 def questions(state: State, before: int = END, forgotten: Sequence[Range] = ()) -> Iterator[str]:
@@ -283,7 +300,7 @@ class _Reading:
                 case ev.MessageFinished():
                     if item.message in self._attempts:
                         self._attempts[item.message].finish = item
-                        if self._now().state == "done":
+                        if self._verdict() == "done":
                             return self._now(final=True)
                 case ev.InterruptRequested():
                     self._interrupted = True
@@ -313,20 +330,22 @@ class _Reading:
             self._calls[part] = attempt
 
     def _is_over(self) -> bool:
-        return self._now().state in {"failed", "stopped"}
+        return self._verdict() in {"failed", "stopped"}
+
+    def _verdict(self) -> Literal["pending", "done", "failed", "stopped"]:
+        """Return the state of the turn as far as it is read, which the newest reply decides."""
+        newest = next(reversed(self._attempts.values()), None)
+        if newest is not None and newest.finish is not None:
+            error = newest.finish.error
+            if ends_turn(newest.finish.reason, error, calls=bool(newest.calls)):
+                if error is None:
+                    return "done"
+                return "stopped" if self._interrupted or error.name == "aborted" else "failed"
+        return "stopped" if self._interrupted else "pending"
 
     def _now(self, *, final: bool = False) -> Outcome:
-        attempts = list(self._attempts.values())
+        state, attempts = self._verdict(), list(self._attempts.values())
         newest = attempts[-1].finish if attempts else None
-        error = None if newest is None else newest.error
-        state: Literal["pending", "done", "failed", "stopped"] = "stopped" if self._interrupted else "pending"
-        if newest is not None and ends_turn(newest.reason, error, calls=bool(attempts[-1].calls)):
-            if error is None:
-                state = "done"
-            elif self._interrupted or error.name == "aborted":
-                state = "stopped"
-            else:
-                state = "failed"
         broken = [
             attempt.message
             for attempt in attempts
@@ -341,5 +360,5 @@ class _Reading:
             replies=tuple(self._attempts),
             broken=tuple(broken),
             removed=self._removed,
-            error=error,
+            error=None if newest is None else newest.error,
         )

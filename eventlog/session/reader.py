@@ -1,6 +1,6 @@
 """Reads one session: events, history through forks and rollbacks, state, texts.
 
-Which versions count is `history/lineage.py`; where the events lie is `history/streams.py`.
+Which versions count: `history/effective_history.py`; where the events lie: `history/ancestry.py`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from eventlog.append.own_appends import recent
 from eventlog.codec.decoded import DecodedCommit, Recorded, Span
 from eventlog.errors import NotFoundError
+from eventlog.history.ancestry import decoded_commits, forked_from, head_of, history_spans, texts
 from eventlog.history.catalog import entry_of
+from eventlog.history.effective_history import StreamRange, lineage_of
 from eventlog.history.forgotten import blanked_commits, forgotten_in, without_content
-from eventlog.history.lineage import StreamRange, lineage_of
 from eventlog.history.ranges import Range, clipped, without
-from eventlog.history.streams import decoded_commits, forked_from, head_of, history_spans, texts
 from eventlog.integrity.heads import SessionHead, session_head
 from eventlog.state.loader import load_state, wrong_checkpoints
 from eventlog.state.state import State
@@ -136,8 +136,17 @@ class SessionReader:
         """Inherited parts that were redacted in their own session, before or after the fork."""
         if len(self._writer.ancestry()) == 1:
             return ()
-        heads = list(forked_from(self._host.log, self.id))[1:]
-        return tuple(part for head, _ in reversed(heads) for part in entry_of(head).redacted)
+        with self.at_once() as heads:
+            lineage = list(forked_from(heads, self.id))[1:]
+        return tuple(part for head, _ in reversed(lineage) for part in entry_of(head).redacted)
+
+    def redactions(self, after: int = 0) -> tuple[str, ...]:
+        """All parts that are redacted by now: inherited ones, and those redacted after `after`."""
+        inherited = self.inherited_redactions()
+        with self.deciding() as state:
+            own, parts = self._writer.committed.entry.redacted, state.parts
+            later = [part for part in own if not after or part not in parts or parts[part].newest() > after]
+        return (*inherited, *later)
 
     def forgotten(self) -> tuple[Range, ...]:
         """Versions of forgotten records, which are effective at no version.

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from eventlog import events as ev
-from eventlog.codec.bodies import BYTES
 from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.large_texts import BYTES
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import contents, part_of
 from eventlog.errors import DataError, ErasedError, NotFoundError
+from eventlog.history.ancestry import stream_spans
 from eventlog.history.catalog import entry_of
 from eventlog.history.relatives import heirs_of, recorders_of
-from eventlog.history.streams import stream_spans
 from eventlog.values import Body
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from eventlog.append.transaction import transact
 from eventlog.append.writer import SessionWriter
 from eventlog.codec.decoded import Span
 from eventlog.errors import AlreadyExistsError, CallError
+from eventlog.history.ancestry import head_of
 from eventlog.history.catalog import SHELF, is_shelf_id
-from eventlog.history.lineage import END, StreamRange
-from eventlog.history.streams import head_of
+from eventlog.history.effective_history import END, StreamRange
 from eventlog.integrity.fork_anchor import prefix_head
 from eventlog.session.executor import Executor
 from eventlog.session.host import Host

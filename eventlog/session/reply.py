@@ -15,20 +15,21 @@ from typing import TYPE_CHECKING, Literal, Self
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.codec.bodies import to_content
+from eventlog.codec.large_texts import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError
 from eventlog.errors.base import giving_way_to
 from eventlog.session.empty_answers import ending_of
 from eventlog.session.failure import failure_of
 from eventlog.session.filling import Fillable
+from eventlog.session.held_lease import A_LEASE, Block, Lease
 from eventlog.session.inputs import stored_kind
-from eventlog.session.lease import A_LEASE, Block, Lease
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
-from eventlog.state.closing import closing_parts, has_run, said_in_step
+from eventlog.state.settling import closing_message, closing_parts, closing_texts, has_run, said_in_step
 from eventlog.state.state import GOES_ON
+from eventlog.state.waiting_calls import asked
 from eventlog.validation import require, require_json, require_or_none
-from eventlog.values import Json, MessageError, PartKind, Reasoning, Retry, Text, Tool, Usage
+from eventlog.values import Json, MessageError, PartKind, Reasoning, Retry, Text, Tool, Usage, target_of
 
 if TYPE_CHECKING:
     from eventlog.session.executor import Executor
@@ -56,8 +57,8 @@ class Reply(Fillable):
         self._calls: list[ToolCall] = []
         self._purpose = "turn"
         """Purpose of the newest step."""
-        self.api = ""
-        """The API of the answer, as recognised by the reader."""
+        self.api = self.target = ""
+        """The API of the answer, as recognised by the reader; the target of the newest step."""
         self._failed = 0
         """Attempts that failed and are repeated, those of replies before this one included."""
         self.lease: Lease | None = None
@@ -133,13 +134,13 @@ class Reply(Fillable):
         state = self._executor.reader.state()
         if state.has_message(self.id) and self.id not in state.open_messages():
             self._close()
+        elif any(state.parts[call].message == self.id for call in asked(state)):
+            self._end(closing_message(state, self.id, reason or MessageError("aborted")))
         else:
             self.abort(reason)
 
     def _require_open(self) -> None:
-        if self._begun and not self._finished:
-            return
-        if not self._begun or not self.is_open:
+        if not self._begun or (self._finished and not self.is_open):
             reason = "the reply is finished" if self._begun else "the reply has not begun"
             raise RefusedError(reason, expected="`with session.assistant(…) as reply:`", session=self._executor.id)
 
@@ -274,22 +275,27 @@ class Reply(Fillable):
         snapshot: str | None = None,
         counted: int | None = None,
         patch: str | None = None,
+        endpoint: str = "",
+        form: Json | None = None,
+        body_digest: bytes | None = None,
     ) -> str:
         """Record the beginning and the request of a model call; returns the step-start part's id.
 
         `counted` are the request's tokens before calibration, `patch` what hooks changed of the
-        view. `purpose` says what the answer is for. `view_version` and `view_digest` are those of
-        the `ModelView` that was sent, `render` its options as JSON. `snapshot` is the state of the
-        user's files.
+        view. `endpoint` names the host, region or account that is asked, if signatures and ciphers
+        of one are refused by another. `form` is the `record` of a `RequestForm`, and `body_digest`
+        the digest of the body that it made. `purpose` says what the answer is for. `view_version`
+        and `view_digest` are those of the `ModelView` that was sent, `render` its options as JSON.
+        `snapshot` is the state of the user's files.
         """
         self._require_open()
         if patch is not None:
             require_json(dict, patch, "a patch of a view is a JSON object")
         bodies: dict[bytes, bytes] = {}
-        part = self._executor.host.new_id("prt_")
-        changed = None if patch is None else to_content(patch, bodies)
-        started = ev.StepStarted(self.id, part, purpose, view_version, view_digest, render, snapshot, counted, changed)
-        self._accept([started], bodies)
+        part, self.target = self._executor.host.new_id("prt_"), target_of(self._started.model, endpoint)
+        changed, named = None if patch is None else to_content(patch, bodies), self.target if endpoint else ""
+        view, sent = (view_version, view_digest, render), (form, body_digest)
+        self._accept([ev.StepStarted(self.id, part, purpose, *view, snapshot, counted, changed, named, *sent)], bodies)
         self._purpose = purpose
         return part
 
@@ -315,10 +321,9 @@ class Reply(Fillable):
         return [ev.UsageRecorded(usage, self.id, step, model, purpose, catalogue=catalogue)]
 
     def retry(self, error: MessageError) -> str:
-        """Begin the model call again after it failed; returns the id of the retry part.
+        """Begin the model call again after `error`; returns the id of the retry part.
 
-        What the call has said so far stays in the log and leaves the view. Refused once a tool of
-        the program ran.
+        The call's text so far stays in the log and leaves the view. Refused once a tool ran.
         """
         require(MessageError, error, "an error is a MessageError")
         self._require_open()
@@ -328,7 +333,7 @@ class Reply(Fillable):
                 if has_run(state, part) and not self.call(part).provider_executed:
                     expected = "the end of the reply: its results are known"
                     raise RefusedError(f"call {part} ran", expected=expected, session=self._executor.id)
-            removed: list[ev.Event] = [*closing_parts(state, self.id), *map(ev.PartRemoved, said)]
+            removed: list[ev.Event] = [*closing_parts(state, self.id, final=True), *map(ev.PartRemoved, said)]
         self._failed += 1
         part = self._executor.host.new_id("prt_")
         retry = ev.PartStarted(self.id, part, Retry(self._failed, error))
@@ -356,20 +361,14 @@ class Reply(Fillable):
         `end_step`.
         """
         self._require_open()
-        closing: list[ev.Event] = []
         writer = self._executor.writer
-        with writer.lock:
-            state = writer.known_state()
-            if state.has_message(self.id):  # else its beginning was refused: the command says why
-                parts = state.messages[self.id].parts
-                texts = [stream.id for stream in self._streams if stream.id in parts]
-                closing += [ev.PartEnded(text) for text in texts if state.status(parts[text]) == "open"]
+        with writer.lock:  # a message whose beginning was refused is unknown: the command says why
+            closing = closing_texts(writer.known_state(), self.id, [stream.id for stream in self._streams])
         step = self._executor.host.new_id("prt_") if self.in_step else None
         if step is not None:
             closing.append(ev.StepFinished(self.id, step, reason, snapshot))
         closing += self._used(usage, step, "turn" if step is None else self._purpose, catalogue)
-        self._executor.command([*closing, self._ending(reason)], last=self._took_lease, lease=self.lease)
-        self._close()
+        self._end([*closing, self._ending(reason)])
 
     def looks_back(self, reason: str) -> bool:
         """Return whether `finish` reads this reply and the one before."""
@@ -383,14 +382,16 @@ class Reply(Fillable):
         return ending_of(self._executor.reader, self.id, reason, self.api)
 
     def abort(self, error: MessageError | None = None) -> None:
-        """Close the message with the text it has; calls without a result are interrupted."""
+        """Close the message with the text it has; calls without a result, asked or not, end."""
+        require_or_none(MessageError, error, 'an abort is told a MessageError, such as MessageError("aborted", "why")')
         self._require_open()
-        closing: list[ev.Event] = []
         with self._executor.reader.deciding() as state:
-            if state.has_message(self.id):  # else its beginning was refused: the command says why
-                closing = closing_parts(state, self.id)
-        finished = ev.MessageFinished(self.id, None, error or MessageError("aborted"))
-        self._executor.command([*closing, finished], last=self._took_lease, lease=self.lease)
+            closing = closing_parts(state, self.id, final=True)
+        self._end([*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))])
+
+    def _end(self, events: Sequence[ev.Event]) -> None:
+        """Append the events that close the message."""
+        self._executor.command(events, last=self._took_lease, lease=self.lease)
         self._close()
 
     def _close(self) -> None:

@@ -1,6 +1,6 @@
 """Rollback and redo: make the effective history what it was at an earlier version.
 
-Nothing is deleted: `RolledBack` records where the history goes on (`history/lineage.py`).
+Nothing is deleted: `RolledBack` records where the history goes on (`history/effective_history.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from eventlog import events as ev
 from eventlog.errors import CallError, NotFoundError, RefusedError
 from eventlog.session.executor import Executor
 from eventlog.session.failure import ROLLED_BACK
-from eventlog.state.closing import closing
+from eventlog.state.settling import closing
 from eventlog.validation import require_or_none, require_version
 from eventlog.values import Patch
 

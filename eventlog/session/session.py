@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, Protocol
 from eventlog import events as ev
 from eventlog.session.context import ContextCommands
 from eventlog.session.executor import Executor
+from eventlog.session.held_lease import unless_held
 from eventlog.session.host import Host
-from eventlog.session.lease import unless_held
 from eventlog.session.message_commands import MessageCommands
 from eventlog.session.registry import SessionRegistry
 from eventlog.session.rollback import RollbackResult, redo, rollback
 from eventlog.session.settings_commands import SettingsCommands
-from eventlog.session.subsessions import stop_subsessions
+from eventlog.session.subsessions import stop_asked, stop_subsessions
 from eventlog.session.values import Values
+from eventlog.state.waiting_calls import asked
 from eventlog.validation import require
 from eventlog.values import Content, Model
 
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from eventlog.integrity.heads import SessionHead, StoreHead
     from eventlog.log.commit import Committed
     from eventlog.log.contract import Log
-    from eventlog.session.lease import Lease
+    from eventlog.session.answering import Answer, AskedCall
+    from eventlog.session.held_lease import Lease
     from eventlog.session.redact import RedactionResult
 
 __all__ = ["RollbackResult", "Session", "Sessions"]
@@ -226,12 +228,40 @@ class Session(MessageCommands, SettingsCommands):
 
         return redact(self.executor, self.store.registry, part, reason, search=search)
 
+    def asked_calls(self) -> list[AskedCall]:
+        """The calls that wait for a person's answer, the oldest ask first.
+
+        A `task` call whose sub-session waits names it; each of the sub-session's own calls is
+        listed there.
+        """
+        from eventlog.session.answering import asked_calls
+
+        return asked_calls(self.executor)
+
+    def answer_call(self, message: str, call: str, answer: Answer, *, by: str = "") -> int:
+        """Say whether an asked call of a message may run; returns the version of the answer.
+
+        `answer` is `Allow()`, `Deny(reason)` or `Edit(arguments)`; `call` is the provider's id, as
+        `asked_calls` lists it; `by` names the person. Needs no lease, in any process. The first
+        answer wins: the same again is the first, another is `RefusedError`, as is one for a call
+        that does not wait (rolled back, interrupted, never asked). An allowed call is run by the
+        loop, at most once: `next_step` gives `RunTools`.
+        """
+        from eventlog.session.answering import Given, answer_call
+
+        return answer_call(self.executor, self.store.registry, message, call, Given.of(answer, by))
+
     def interrupt(self, reason: str = "") -> None:
         """Ask the owner of the session to stop.  Needs no lease.
 
+        Calls that wait for a person are denied, here and in sub-sessions that wait themselves.
         The sub-sessions of its newest tasks that a crash left without an owner are stopped as well.
         """
-        self.executor.command([ev.InterruptRequested(reason)])
+        with self.reader.deciding() as state:
+            waiting = [state.parts[part] for part in asked(state)]
+        if waiting:
+            stop_asked(self.store.registry, self.executor, waiting, reason)
+        self.executor.interrupt(reason)
         stop_subsessions(self.store.registry, self.executor, reason)
 
     # -- history -------------------------------------------------------------------------------

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eventlog import events as ev
-from eventlog.codec.bodies import to_content
+from eventlog.codec.large_texts import to_content
 from eventlog.session.executor import Executor
-from eventlog.session.inputs import model_of
+from eventlog.session.inputs import as_json, model_of, require_sound_json
 from eventlog.validation import each, require_json, require_limits
 from eventlog.values import Json, Limits, Model, Todo, Usage
 
@@ -31,9 +31,13 @@ class SettingsCommands:
         """Mark the session as not archived.  Needs no lease."""
         self.executor.command([ev.SessionUnarchived()])
 
-    def set_metadata(self, key: str, value: Json | None) -> None:
-        """Set (None: remove) an entry of the embedder's own metadata.  Needs no lease."""
-        self.executor.command([ev.MetadataSet(key, value)])
+    def set_metadata(self, key: str, value: Json | dict[str, object] | None) -> None:
+        """Set an entry of the embedder's own metadata: JSON text, or a dict; None removes it.
+
+        Needs no lease. `CallError` for a `value` that is no JSON.
+        """
+        text = as_json(value, "the metadata of a session") if isinstance(value, dict) else value
+        self.executor.command([ev.MetadataSet(key, text)])
 
     def set_note(self, note: str) -> None:
         """Set the embedder's note in the list of sessions (`SessionInfo.note`); "" removes it.
@@ -43,9 +47,17 @@ class SettingsCommands:
         """
         self.executor.command([ev.NoteSet(note)])
 
-    def record_custom(self, namespace: str, data: Json) -> None:
-        """Record an embedder's own fact.  Needs no lease."""
-        self.executor.command([ev.Custom(namespace, data)])
+    def record_custom(self, namespace: str, data: Json) -> int:
+        """Record an embedder's own fact; returns its version, 0 inside a pipeline.
+
+        Needs no lease.
+        """
+        fact = [ev.Custom(namespace, data)]
+        if self.executor.in_pipeline:
+            self.executor.command(fact)
+            return 0
+        require_sound_json(fact)
+        return self.executor.commit(fact).first
 
     def record_usage(
         self,

@@ -7,35 +7,41 @@ from typing import TYPE_CHECKING
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import KeyMissingError, NotFoundError
 from eventlog.history.catalog import SessionInfo, entry_of, info_of
-from eventlog.session.outcome import has_open_work
+from eventlog.session.open_work_cache import Work
+from eventlog.session.outcome import open_work
 from eventlog.session.owner import is_live
 
 if TYPE_CHECKING:
     from eventlog.log.commit import Head
     from eventlog.session.registry import SessionRegistry
 
-__all__ = ["is_run", "is_unfinished"]
+__all__ = ["is_run", "is_unfinished", "work_of"]
 
 
 def is_unfinished(registry: SessionRegistry, head: Head) -> bool:
     """Whether a loop that runs the session now has something to do."""
+    return work_of(registry, head) == "open"
+
+
+def work_of(registry: SessionRegistry, head: Head) -> Work:
+    """Return what is left to do in the session with this head."""
     if is_foreign(head):
-        return False
+        return ""
     info = info_of(head)
     if info.erased or info.locked or not _is_native(head, info) or not (info.messages or info.fork_of):
-        return False
+        return ""
     if entry_of(head).answered == head.version:
-        return False
+        return ""
     known = registry.host.open_work.of(head, registry.log.partition_of(head.session))
     if known is not None:
         return known
     try:
         reader = registry.get(head.session).reader
-        found = has_open_work(reader)
+        found = open_work(reader)
     except (NotFoundError, KeyMissingError):  # erased, or its key gone, meanwhile
-        return False
+        return ""
     if reader.version == head.version:
-        registry.host.open_work.note(head, is_open=found)
+        registry.host.open_work.note(head, found)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
@@ -12,7 +12,8 @@ from eventlog import events as ev
 from eventlog.errors import KeyMissingError, LeaseHeldError, NotFoundError
 from eventlog.history.catalog import info_of
 from eventlog.session.status import is_run, is_unfinished
-from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES
+from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, PartFacts
+from eventlog.state.waiting_calls import asked, asked_at
 from eventlog.validation import json_value
 from eventlog.values import Json
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from eventlog.session.registry import SessionRegistry
     from eventlog.state.state import State
 
-__all__ = ["stop_subsessions", "subsession_in", "subsession_metadata"]
+__all__ = ["stop_asked", "stop_subsessions", "subsession_in", "subsession_metadata", "waiting_subsession"]
 
 _KEY = "sessionId"
 """Names the sub-session in the metadata of a call, as OpenCode does."""
@@ -54,8 +55,31 @@ def stop_subsessions(registry: SessionRegistry, session: Executor, reason: str) 
         with suppress(NotFoundError, KeyMissingError, LeaseHeldError):  # erased, locked or taken meanwhile
             child = registry.get(name)
             with child.lease():
-                child.command([ev.InterruptRequested(reason)])
+                child.interrupt(reason)
                 stop_subsessions(registry, child, reason)
+
+
+def stop_asked(registry: SessionRegistry, session: Executor, calls: Sequence[PartFacts], reason: str) -> None:
+    """Stop the sub-sessions of `task` calls that wait because calls there wait for a person."""
+    for name in filter(None, (waiting_subsession(session, facts) for facts in calls)):
+        with suppress(NotFoundError, KeyMissingError):  # erased or locked meanwhile
+            child = registry.get(name)
+            if child.reader.info.parent == session.id:
+                with child.reader.deciding() as state:
+                    waiting = [state.parts[part] for part in asked(state)]
+                stop_asked(registry, child, waiting, reason)
+                child.interrupt(reason)
+
+
+def waiting_subsession(session: Executor, facts: PartFacts) -> str | None:
+    """Return the sub-session of a call that was asked after it had begun; None without one."""
+    with session.reader.deciding() as state:
+        since = asked_at(state, facts)
+        ran = (change >> CODE_BITS for change in reversed(facts.changes) if change & CODE_MASK == CODES["running"])
+        version = next((at for at in ran if at < since and state.history.holds(at)), 0)
+    spans = session.reader.spans(version - 1, version) if version else ()
+    found = (span.item for span in spans)
+    return next((subsession_in(item.metadata) for item in found if isinstance(item, ev.ToolRunning)), None)
 
 
 def _subsessions(session: Executor) -> Iterator[str]:

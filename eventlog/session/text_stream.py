@@ -16,7 +16,7 @@ from eventlog.values import Json
 
 if TYPE_CHECKING:
     from eventlog.session.executor import Executor
-    from eventlog.session.lease import Lease
+    from eventlog.session.held_lease import Lease
 
 __all__ = ["LONG_DELTA", "MAX_DELTA", "TextStream"]
 

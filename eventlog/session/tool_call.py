@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from eventlog import events as ev
-from eventlog.codec.bodies import from_file, to_content
-from eventlog.errors import CallError
+from eventlog.codec.large_texts import from_file, to_content
+from eventlog.errors import CallError, RefusedError
+from eventlog.errors.base import brief
+from eventlog.session.asking import ask_event
 from eventlog.session.inputs import as_json, stored_attachment, stored_truncation
 from eventlog.session.text_stream import TextStream
-from eventlog.validation import a_kind, each, require_or_none
+from eventlog.validation import a_kind, each, require, require_or_none
 from eventlog.values import INTERRUPTED, Attachment, Content, Json, Truncation
 
 if TYPE_CHECKING:
     from eventlog.session.executor import Executor
-    from eventlog.session.lease import Lease
+    from eventlog.session.held_lease import Lease
 
 __all__ = ["ToolCall"]
 
@@ -62,6 +64,21 @@ class ToolCall:
         running = ev.ToolRunning(self.id, to_content(as_json(input), bodies), title, metadata)
         self._close_input()
         self._executor.command([running] if started is None else [started, running], bodies, lease=self._lease)
+
+    def ask(self, reason: str = "", *, input: Json | dict[str, object] | None = None) -> None:
+        """Record that the call waits for a person (`Session.answer_call`); durable on return.
+
+        `reason` is shown to the person. `input` are the arguments, by default those that streamed.
+        The message can be finished, and the loop ends; an allowed call is run by a loop later.
+        """
+        require(str, reason, "the reason of an ask is a str")
+        if self.provider_executed:
+            expected = "a call whose tool the program runs"
+            raise RefusedError(f"the provider runs call {brief(self.call_id)}", expected=expected)
+        bodies: dict[bytes, bytes] = {}
+        event = ask_event(self._executor, self.id, reason, input, bodies, states=("pending",))
+        self._executor.command([event], bodies, lease=self._lease)
+        self._close()
 
     def stream_output(self, text: str) -> None:
         """Accept a piece of what the running tool prints."""

@@ -25,7 +25,7 @@ from eventlog.append.lease_claim import LeaseStatus
 from eventlog.errors import ConflictError, FencedError, LeaseHeldError, RefusedError
 from eventlog.errors.base import giving_way_to
 from eventlog.session.failure import CRASHED
-from eventlog.session.lease import POLL, Block, Lease, unless_held
+from eventlog.session.held_lease import POLL, Block, Lease, unless_held
 from eventlog.session.outcome import Outcome, broken_before, has_earlier_question, outcome_of
 from eventlog.validation import require, require_or_none, require_wait
 from eventlog.values import MessageError, Retry
@@ -40,7 +40,7 @@ MARGIN = 0.25
 LONGEST_REST = 3.25
 """Seconds for which a turn waits so at most."""
 
-TurnState: TypeAlias = Literal["new", "resumed", "running", "queued", "done", "failed", "stopped", "withdrawn"]
+TurnState: TypeAlias = Literal["new", "resumed", "running", "queued", "asked", "done", "failed", "stopped", "withdrawn"]
 """The caller answers (new, resumed), follows (running, queued), or has nothing to do."""
 
 
@@ -53,7 +53,8 @@ class Turn:
     """Who answers, or how the turn ended.
 
     new: added now. resumed: asked before, and no task answers. running: another task answers.
-    queued: another task runs the session, and comes to it later. done: `answer` has it. failed:
+    queued: another task runs the session, and comes to it later. asked: it goes on once a person
+    has answered for the calls that `Session.asked_calls` lists. done: `answer` has it. failed:
     `retry` begins again. stopped: a user interrupted it. withdrawn: rolled back or removed.
     """
     answer: tuple[str, ...] = ()
@@ -181,7 +182,7 @@ class Turn:
                 return self._begin(claimed, "pending", self._began)
             self._executor.release(claimed)  # another process had asked the same
         found = outcome_of(self._executor.reader, self.message)
-        if found.final:
+        if found.final or found.state == "asked":
             self._see(found)
             return True
         try:

@@ -18,18 +18,18 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.append.backoff import Backoff
-from eventlog.codec.bodies import to_content, to_data
 from eventlog.codec.decoded import entries_of
+from eventlog.codec.large_texts import to_content, to_data
 from eventlog.errors import ConflictError, DamagedError
 from eventlog.errors.base import brief
-from eventlog.history.lineage import END
-from eventlog.history.streams import commits_with
+from eventlog.history.ancestry import commits_with
+from eventlog.history.effective_history import END
 from eventlog.history.value_index import ValueIndex
 from eventlog.ids import check_key
 from eventlog.validation import require, require_version
 
 if TYPE_CHECKING:
-    from eventlog.history.lineage import StreamRange
+    from eventlog.history.effective_history import StreamRange
     from eventlog.history.value_tree import Change
     from eventlog.session.executor import Executor
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from eventlog.history.derived import LostRowError, found
+from eventlog.history.derived import found
 from eventlog.state.chunk import Row, decode_row, encode_row, hash_of
 from eventlog.state.run import new_modulus
 from eventlog.state.stored_facts import Growth, Source, StoredArchive, StoredFacts, StoredRows, grown
@@ -68,16 +68,7 @@ class FactArchive:
 
         The caller may change the row.
         """
-        cold = self._cold.get(key) or self._cold.get(self._messages.get(key, ""))
-        if cold is not None:
-            return decode_row(cold)
-        if self.stored is None:
-            return None
-        try:
-            return self.stored.find(key, hash_of(key, self._modulus), self._modulus)
-        except LostRowError:
-            self._rebuild()
-            return self.find(key)
+        return found(lambda: self._find(key), self._rebuild)
 
     def growth(self, session: str) -> Growth:
         """Return what a checkpoint of a session stores, so that all of the archive is stored."""
@@ -95,6 +86,12 @@ class FactArchive:
             self.stored = StoredFacts(rows, [])
         self.stored.grow(rows, source, self._grown)
         self._cold, self._messages = {}, {}
+
+    def _find(self, key: str) -> Row | None:
+        cold = self._cold.get(key) or self._cold.get(self._messages.get(key, ""))
+        if cold is not None:
+            return decode_row(cold)
+        return None if self.stored is None else self.stored.find(key, hash_of(key, self._modulus), self._modulus)
 
     def _rebuild(self) -> None:
         """Archive anew what was stored and is lost, from a replay."""

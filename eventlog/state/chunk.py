@@ -85,8 +85,8 @@ def _relative(name: str, facts: MessageFacts, before: int) -> _Plain:
             one.call,
             one.first,
             _shifted(one.changes, -one.added),
-            _shifted(one.prunes, -one.added),
-            _shifted(one.edits, -one.added),
+            one.prunes and _shifted(one.prunes, -one.added),
+            one.edits and _shifted(one.edits, -one.added),
         )
         for part, one in facts.parts.items()
     ]
@@ -106,8 +106,8 @@ def _absolute(plain: _Plain, before: int) -> Row:
             call,
             first,
             _shifted(states, at),
-            _shifted(prunes, at),
-            _shifted(edits, at),
+            prunes and _shifted(prunes, at),
+            edits and _shifted(edits, at),
         )
         for part, after, kind, call, first, states, prunes, edits in parts
     }

@@ -9,10 +9,10 @@ from __future__ import annotations
 from contextlib import suppress
 
 from eventlog.errors import ErasedError, EventlogError, StorageError
+from eventlog.history.ancestry import ancestry, head_of
 from eventlog.history.catalog import CatalogEntry, entry_of
+from eventlog.history.effective_history import StreamRange
 from eventlog.history.forgotten import forgotten_in
-from eventlog.history.lineage import StreamRange
-from eventlog.history.streams import ancestry, head_of
 from eventlog.history.tree_heads import EVERY, save_tree_head
 from eventlog.log.commit import Head, LeaseState
 from eventlog.log.contract import Log

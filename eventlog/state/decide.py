@@ -38,6 +38,7 @@ _LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
         ev.Unpinned,
         ev.UsageRecorded,
         ev.InterruptRequested,
+        ev.CallAnswered,
         ev.PartRedacted,
         ev.ForeignKept,
         ev.Custom,

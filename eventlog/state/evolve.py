@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from eventlog import events as ev
-from eventlog.history.lineage import History
+from eventlog.history.effective_history import History
 from eventlog.history.ranges import merged
 from eventlog.state.facts import MessageFacts, PartFacts, PinFacts
 from eventlog.state.state import State
-from eventlog.values import File, PartKind, Patch, Reasoning, Text, Tool
+from eventlog.state.waiting_calls import asked, waiting
+from eventlog.values import File, Opaque, PartKind, Patch, Reasoning, Text, Tool
 
 __all__ = ["COUNTED", "EVOLVE", "evolve"]
 
@@ -27,6 +28,18 @@ def _began(state: State, event: ev.SessionStarted | ev.SessionForked | ev.ShelfS
     state.set("started", state.version)
     if isinstance(event, ev.SessionForked) and state.interrupt_pending():
         state.add(state.interrupts, "answered")
+    if isinstance(event, ev.SessionForked) and (waits := waiting(state)):  # the parent's, not to run here as well
+        for _, facts in waits:
+            state.change(facts, "changes", "failed")
+        _no_longer_asked(state, [part for part, _ in waits])
+
+
+def _no_longer_asked(state: State, parts: Iterable[str]) -> None:
+    """Note that these calls wait no more, if they did; nothing else is looked at."""
+    calls = asked(state)
+    gone = set(parts).intersection(calls)
+    if gone:
+        state.add(state.asks.recent, tuple(part for part in calls if part not in gone))
 
 
 def _count(state: State, change: int) -> None:
@@ -69,6 +82,8 @@ def _message_removed(state: State, event: ev.MessageRemoved) -> None:
     state.add(state.removals.recent, (str(facts.added),))
     state.hidden = None
     state.change(facts, "changes", "removed")
+    if state.asks.recent:
+        _no_longer_asked(state, facts.parts)
 
 
 def _promoted(state: State, event: ev.MessagePromoted) -> None:
@@ -81,6 +96,7 @@ _BIRTHS: dict[type[PartKind], tuple[str, str]] = {
     Reasoning: ("reasoning", "open"),
     Tool: ("tool", "pending"),
     File: ("file", "ended"),
+    Opaque: ("opaque", "ended"),
 }
 """Name and first state of a part, by its kind.
 
@@ -118,6 +134,8 @@ def _media(state: State, event: ev.MediaReplaced | ev.MediaRestored) -> None:
 
 def _part_removed(state: State, event: ev.PartRemoved) -> None:
     state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "removed")
+    if state.asks.recent:
+        _no_longer_asked(state, (event.part,))
 
 
 def _running(state: State, event: ev.ToolRunning) -> None:
@@ -126,6 +144,8 @@ def _running(state: State, event: ev.ToolRunning) -> None:
 
 def _completed(state: State, event: ev.ToolCompleted) -> None:
     state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "completed")
+    if state.asks.recent:
+        _no_longer_asked(state, (event.part,))
 
 
 def _failed(state: State, event: ev.ToolFailed) -> None:
@@ -134,6 +154,27 @@ def _failed(state: State, event: ev.ToolFailed) -> None:
         "changes",
         "interrupted" if event.interrupted else "failed",
     )
+    if state.asks.recent:
+        _no_longer_asked(state, (event.part,))
+
+
+def _asked(state: State, event: ev.CallAsked) -> None:
+    state.change(state.parts[event.part], "changes", "asked")
+    calls = asked(state)
+    if event.part not in calls:
+        state.add(state.asks.recent, (*calls, event.part))
+
+
+def _answered(state: State, event: ev.CallAnswered) -> None:
+    is_allowed = event.verdict == "allow"
+    state.change(state.parts[event.part], "changes", "allowed" if is_allowed else "failed")
+    if not is_allowed:
+        _no_longer_asked(state, (event.part,))
+
+
+def _tools(state: State, event: ev.ToolsSet) -> None:
+    del event
+    state.add(state.tools.recent, ())
 
 
 def _step(state: State, event: ev.StepStarted) -> None:
@@ -153,11 +194,15 @@ def _step_finished(state: State, event: ev.StepFinished) -> None:
 def _pruned(state: State, event: ev.Pruned) -> None:
     for part in event.parts:
         state.change(state.parts[part], "prunes", "pruned")
+    for part in event.arguments:
+        state.change(state.parts[part], "prunes", "arguments-pruned")
 
 
 def _restored(state: State, event: ev.Restored) -> None:
     for part in event.parts:
         state.change(state.parts[part], "prunes", "restored")
+    for part in event.arguments:
+        state.change(state.parts[part], "prunes", "arguments-restored")
 
 
 def _requested(state: State, event: ev.CompactionRequested) -> None:
@@ -238,6 +283,9 @@ EVOLVE: dict[type, Callable[[State, Any], None]] = {
     ev.ToolRunning: _running,
     ev.ToolCompleted: _completed,
     ev.ToolFailed: _failed,
+    ev.CallAsked: _asked,
+    ev.CallAnswered: _answered,
+    ev.ToolsSet: _tools,
     ev.StepStarted: _step,
     ev.StepFinished: _step_finished,
     ev.Pruned: _pruned,

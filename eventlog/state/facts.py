@@ -40,6 +40,10 @@ NAMES = (
     "interrupted",
     "replaced",
     "returned",
+    "arguments-pruned",
+    "arguments-restored",
+    "asked",
+    "allowed",
 )
 """Changes of a message, step, part or pin.  Places are stored: add at the end, 32 at most."""
 CODES = {name: code for code, name in enumerate(NAMES)}
@@ -51,7 +55,7 @@ class PartFacts(msgspec.Struct, array_like=True, gc=False):
     added: int
     message: str
     kind: str
-    """"text", "reasoning", "tool", "file", "compaction", "step", or "other"."""
+    """"text", "reasoning", "tool", "file", "opaque", "compaction", "step", or "other"."""
     call: str
     first: str
     """State at birth: "open", "pending", "requested", "ended"."""

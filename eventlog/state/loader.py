@@ -14,10 +14,10 @@ import msgspec
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError
 from eventlog.history import checkpoint_store
+from eventlog.history.ancestry import spans
 from eventlog.history.derived import LostRowError
+from eventlog.history.effective_history import StreamRange
 from eventlog.history.forgotten import forgotten_in
-from eventlog.history.lineage import StreamRange
-from eventlog.history.streams import spans
 from eventlog.log.contract import Log
 from eventlog.state.chunk import Row
 from eventlog.state.evolve import evolve
@@ -28,7 +28,7 @@ from eventlog.state.version_log import Entry, VersionLog
 
 __all__ = ["STATE", "LogRows", "apply_spans", "load_state", "newest_state", "save_state", "wrong_checkpoints"]
 
-STATE = "state 9"
+STATE = "state 10"
 """Kind of the checkpoints; the number is that of the format and its meaning."""
 UNDO_ENTRIES = 4096
 """Undo entries retained while committed events are applied.

@@ -13,10 +13,12 @@ from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, LimitError, NotFoundError, RefusedError
 from eventlog.errors.base import brief
 from eventlog.ids import MAX_ID_BYTES, check_id, check_key
+from eventlog.state.call_rules import call_answered, call_asked, in_state, tool_failed, tool_running
 from eventlog.state.facts import CODE_MASK, CODES, MessageFacts, PartFacts
 from eventlog.state.state import State
+from eventlog.state.waiting_calls import asked
 from eventlog.validation import require
-from eventlog.values import Reasoning, Tool
+from eventlog.values import Opaque, Reasoning, Tool
 
 __all__ = ["MAX_NOTE_BYTES", "RULES", "check", "check_deltas", "new_ids"]
 
@@ -25,7 +27,8 @@ MAX_NOTE_BYTES = 1024
 
 _OVER = ("completed", "failed", "interrupted")
 """States of a call that has ended; after "interrupted" a late result may follow."""
-
+_PRUNED = ("tool", "reasoning", "file")
+"""Kinds of parts of which a prune clears something beside arguments."""
 
 _OF_MEDIA = (CODES["replaced"], CODES["returned"])
 _COST_DIGITS = 300
@@ -70,21 +73,6 @@ def _require_open(state: State, message: str, facts: MessageFacts) -> None:
         raise RefusedError(f"message {brief(message)} is a user message", expected="an assistant message")
     if message not in state.open_messages():
         raise RefusedError(f"message {brief(message)} is finished", expected="an open message")
-
-
-def _in_state(state: State, part: str, kinds: tuple[str, ...], states: tuple[str, ...]) -> PartFacts:
-    facts = state.part(part)
-    if facts.kind not in kinds:
-        raise RefusedError(f"part {brief(part)} is a {facts.kind} part", expected=f"a {' or '.join(kinds)} part")
-    status = state.status(facts)
-    if status not in states:
-        raise RefusedError(f"part {brief(part)} is {status}", expected=f"a part that is {' or '.join(states)}")
-    return facts
-
-
-def _tool_failed(state: State, event: ev.ToolFailed) -> None:
-    late = () if event.interrupted else ("interrupted",)
-    _in_state(state, event.part, ("tool",), ("pending", "running", *late))
 
 
 def _new_message(state: State, event: ev.UserMessageAdded | ev.AssistantMessageStarted) -> None:
@@ -142,8 +130,9 @@ def _part_started(state: State, event: ev.PartStarted) -> None:
             raise RefusedError(
                 f"user message {brief(event.message)} is complete", expected="its parts in the append that adds it"
             )
-        if isinstance(event.kind, (Tool, Reasoning)):
-            raise RefusedError("a user message has no tool or reasoning part", expected="another kind of part")
+        if isinstance(event.kind, (Tool, Reasoning, Opaque)):
+            name = type(event.kind).__name__.lower()
+            raise RefusedError(f"a user message has no {name} part", expected="another kind of part")
         return
     _require_open(state, event.message, facts)
     if isinstance(event.kind, Tool):
@@ -159,11 +148,11 @@ def _delta(state: State, event: ev.PartDelta) -> None:
 
 def _takes_deltas(state: State, part: str, field: str) -> None:
     if field == "text":
-        _in_state(state, part, ("text", "reasoning"), ("open",))
+        in_state(state, part, ("text", "reasoning"), ("open",))
     elif field == "input":
-        _in_state(state, part, ("tool",), ("pending",))
+        in_state(state, part, ("tool",), ("pending",))
     elif field == "output":
-        _in_state(state, part, ("tool",), ("running",))
+        in_state(state, part, ("tool",), ("running",))
     else:
         raise RefusedError(f"field {brief(field)}", expected='"text", "input" or "output"')
 
@@ -171,14 +160,14 @@ def _takes_deltas(state: State, part: str, field: str) -> None:
 def _edited(state: State, event: ev.PartEdited) -> None:
     facts = state.part(event.part)
     if facts.kind == "tool":
-        _in_state(state, event.part, ("tool",), ("completed",))
+        in_state(state, event.part, ("tool",), ("completed",))
     else:
-        _in_state(state, event.part, ("text", "reasoning"), ("ended",))
+        in_state(state, event.part, ("text", "reasoning"), ("ended",))
 
 
 def _part_removed(state: State, event: ev.PartRemoved) -> None:
     status = state.status(state.part(event.part))
-    if status in {"open", "pending", "running", "started"}:
+    if status in {"open", "pending", "running", "started", "asked", "allowed"}:
         raise RefusedError(f"part {brief(event.part)} is {status}", expected="a part that is ended")
 
 
@@ -208,15 +197,22 @@ def _usage(state: State, event: ev.UsageRecorded) -> None:
 
 def _pruned(state: State, event: ev.Pruned) -> None:
     for part in event.parts:
-        facts = _in_state(state, part, ("tool",), _OVER)
-        if state.now(facts.prunes) == "pruned":
+        if state.is_pruned(in_state(state, part, _PRUNED, (*_OVER, "ended"))):
             raise RefusedError(f"part {brief(part)} is pruned already", expected="a part that is not pruned")
+    for part in event.arguments:
+        if state.is_pruned(in_state(state, part, ("tool",), _OVER), arguments=True):
+            raise RefusedError(
+                f"the arguments of part {brief(part)} are pruned already", expected="arguments that are not"
+            )
 
 
 def _restored(state: State, event: ev.Restored) -> None:
     for part in event.parts:
-        if state.now(_in_state(state, part, ("tool",), _OVER).prunes) != "pruned":
+        if not state.is_pruned(in_state(state, part, _PRUNED, (*_OVER, "ended"))):
             raise RefusedError(f"part {brief(part)} is not pruned", expected="a pruned part")
+    for part in event.arguments:
+        if not state.is_pruned(in_state(state, part, ("tool",), _OVER), arguments=True):
+            raise RefusedError(f"the arguments of part {brief(part)} are not pruned", expected="pruned arguments")
 
 
 def _media_replaced(state: State, event: ev.MediaReplaced) -> None:
@@ -246,7 +242,7 @@ def _requested(state: State, event: ev.CompactionRequested) -> None:
 
 
 def _compaction_started(state: State, event: ev.CompactionStarted) -> None:
-    _in_state(state, event.part, ("compaction",), ("requested", "failed"))
+    in_state(state, event.part, ("compaction",), ("requested", "failed"))
     running = state.running_compaction()
     if running is not None:
         raise RefusedError(f"compaction {brief(running)} is running", expected="one compaction at a time")
@@ -254,23 +250,28 @@ def _compaction_started(state: State, event: ev.CompactionStarted) -> None:
         state.message(message)
     if event.through is not None:
         bound = state.message(event.through).added
+        for call in asked(state):
+            if state.messages[state.parts[call].message].added <= bound:
+                raise RefusedError(
+                    f"call {brief(call)} waits for a person", expected="a covered set before its message"
+                )
         for message in state.open_messages():
             if state.messages[message].added <= bound:
                 raise RefusedError(f"message {brief(message)} is open", expected="a covered set of finished messages")
 
 
 def _compaction_completed(state: State, event: ev.CompactionCompleted) -> None:
-    _in_state(state, event.part, ("compaction",), ("started",))
+    in_state(state, event.part, ("compaction",), ("started",))
     if state.message(event.summary).user:
         raise RefusedError(f"message {brief(event.summary)} is the user's", expected="the summary message")
 
 
 def _compaction_failed(state: State, event: ev.CompactionFailed) -> None:
-    _in_state(state, event.part, ("compaction",), ("requested", "started"))
+    in_state(state, event.part, ("compaction",), ("requested", "started"))
 
 
 def _undone(state: State, event: ev.CompactionUndone) -> None:
-    _in_state(state, event.part, ("compaction",), ("completed",))
+    in_state(state, event.part, ("compaction",), ("completed",))
     latest = state.compaction_in_force()
     if latest is not None and latest[0] != event.part:
         raise RefusedError(f"compaction {brief(latest[0])} came later", expected="the latest compaction first")
@@ -344,13 +345,15 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.MessagePromoted: _promoted,
     ev.PartStarted: _part_started,
     ev.PartDelta: _delta,
-    ev.PartEnded: lambda state, event: _in_state(state, event.part, ("text", "reasoning"), ("open",)),
+    ev.PartEnded: lambda state, event: in_state(state, event.part, ("text", "reasoning"), ("open",)),
     ev.PartEdited: _edited,
     ev.PartRemoved: _part_removed,
-    ev.ToolRunning: lambda state, event: _in_state(state, event.part, ("tool",), ("pending",)),
-    ev.ToolProgress: lambda state, event: _in_state(state, event.part, ("tool",), ("running",)),
-    ev.ToolCompleted: lambda state, event: _in_state(state, event.part, ("tool",), ("running", "interrupted")),
-    ev.ToolFailed: _tool_failed,
+    ev.ToolRunning: tool_running,
+    ev.CallAsked: call_asked,
+    ev.CallAnswered: call_answered,
+    ev.ToolProgress: lambda state, event: in_state(state, event.part, ("tool",), ("running",)),
+    ev.ToolCompleted: lambda state, event: in_state(state, event.part, ("tool",), ("running", "interrupted")),
+    ev.ToolFailed: tool_failed,
     ev.StepStarted: _step,
     ev.StepFinished: _step_finished,
     ev.UsageRecorded: _usage,

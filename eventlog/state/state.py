@@ -16,11 +16,10 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
-from eventlog import events as ev
 from eventlog.errors import NotFoundError
-from eventlog.history.lineage import END, History
+from eventlog.history.effective_history import END, History
 from eventlog.history.ranges import Range, covers, shared
-from eventlog.history.seen import has_seen
+from eventlog.history.seen_by_reply import has_seen
 from eventlog.state.fact_store import FactStore
 from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, MessageFacts, PartFacts, PinFacts
 from eventlog.state.version_log import VersionLog
@@ -30,12 +29,15 @@ __all__ = ["GOES_ON", "MessageFacts", "PartFacts", "State"]
 
 GOES_ON = ("tool-calls", "tool_calls", "tool_use", "unknown", None)
 """Reasons of a finished reply after which the model is called again."""
+_OF_RESULT = CODES["pruned"], CODES["restored"]
+_OF_ARGUMENTS = CODES["arguments-pruned"], CODES["arguments-restored"]
 
 
 class State:
     """The facts of a session that commands are decided against."""
 
     __slots__ = (
+        "asks",
         "compactions",
         "counts",
         "erased",
@@ -56,6 +58,7 @@ class State:
         "removals",
         "skipped",
         "started",
+        "tools",
         "undo",
         "users",
         "version",
@@ -78,6 +81,10 @@ class State:
         """The user messages, each where it was added and where it was promoted."""
         self.counts = VersionLog("counts")
         """How many messages were visible, each time that changed but by a rollback."""
+        self.asks = VersionLog("asks")
+        """Which calls were asked and have no result, each time that changed."""
+        self.tools = VersionLog("tools")
+        """The events that recorded the tools."""
         self.removals = VersionLog("removals")
         """Removals of messages, each with the version that added the message."""
         self.forgotten: tuple[Range, ...] = ()
@@ -219,23 +226,6 @@ class State:
         """Whether an effective reply has seen an effective message of a user."""
         return has_seen(reply.added, reply.seen, self.place(message))
 
-    def is_answered_by(self, finish: ev.MessageFinished) -> bool:
-        """Whether nothing is left to do once this reply finished; False if that is not certain.
-
-        It is, if a plain answer is the newest message, has seen the newest question, and nothing
-        else was ever begun or queued.
-        """
-        if finish.error is not None or finish.reason in GOES_ON or finish.message != self.last_message:
-            return False
-        facts = self.hot_messages.get(finish.message)
-        if facts is None or facts.summary or self.now(facts.changes) != "finished":
-            return False
-        if self.queued or not self.history.holds(facts.added) or self.open_messages():
-            return False
-        if any(not has_seen(facts.added, facts.seen, version) for version, _ in self.users.recent[-1:]):
-            return False
-        return self.open_compaction() is None and all(part.kind != "tool" for part in facts.parts.values())
-
     def answered(self, message: str) -> bool:
         """Whether an effective assistant message that was not removed has seen this one."""
         asked = self.messages[message]
@@ -296,6 +286,12 @@ class State:
                 return NAMES[change & CODE_MASK]
         return ""
 
+    def is_pruned(self, part: PartFacts, *, arguments: bool = False) -> bool:
+        """Whether a prune of the part is in force: of its `arguments`, or of the rest."""
+        pruned, restored = _OF_ARGUMENTS if arguments else _OF_RESULT
+        mine = tuple([change for change in part.prunes if change & CODE_MASK in (pruned, restored)])
+        return bool(mine) and self.now(mine) == NAMES[pruned]
+
     # -- facts ---------------------------------------------------------------------------------
 
     def skip(self, count: int) -> None:
@@ -315,6 +311,8 @@ class State:
             self.users.pack(version)
             self.counts.pack(version)
             self.removals.pack(version)
+            self.asks.pack(version)
+            self.tools.pack(version)
             self.files.pack(version)
             staying = {*self.open_messages(), self.last_message}
             self.facts.archive_older(staying, version if undo else None)

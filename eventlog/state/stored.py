@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from eventlog.compression import pack, unpack
-from eventlog.history.lineage import History
+from eventlog.history.effective_history import History
 from eventlog.state.archive import FactArchive
 from eventlog.state.facts import MessageFacts, PinFacts
 from eventlog.state.state import State
@@ -25,7 +25,7 @@ __all__ = ["Row", "StoredState", "canonical", "decode_messages", "decode_state",
 
 Row = tuple[str, int, bytes | None]
 """A row beside a checkpoint: kind, number, and bytes or None to delete it."""
-LOGS = ("opens", "users", "counts", "removals", "files")
+LOGS = ("opens", "users", "counts", "removals", "files", "asks", "tools")
 
 
 class ArchiveSummary(msgspec.Struct, array_like=True):

@@ -16,7 +16,7 @@ import msgspec
 
 from eventlog.compression import pack, unpack
 from eventlog.history.derived import decoded, found
-from eventlog.history.lineage import History
+from eventlog.history.effective_history import History
 from eventlog.state.stored_facts import StoredRows
 
 __all__ = ["Entry", "Pack", "StoredLog", "VersionLog"]

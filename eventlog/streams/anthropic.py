@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of, unused_id
-from eventlog.streams.steps import Answered, Argued, Called, Closed, Ended, Kept, Said, Step, Used
+from eventlog.streams.steps import Answered, Argued, Called, Closed, Compacted, Ended, Kept, Said, Step, Used
 from eventlog.streams.tokens import anthropic_usage
 
-__all__ = ["AnthropicReader", "reason_of"]
+__all__ = ["COMPACTION", "AnthropicReader", "reason_of"]
 
+COMPACTION = "anthropic.compaction"
+"""Kind of an `Opaque` part."""
 _PROVIDER = "anthropic"
 _REASONS = {
     "end_turn": "stop",
@@ -155,10 +157,9 @@ class AnthropicReader:
             case "citations_delta":
                 block.citations.append(delta.get("citation"))
             case "compaction_delta":
-                block.whole = {
-                    **block.whole,
-                    "content": text_of(block.whole.get("content")) + text_of(delta.get("content")),
-                }
+                text = text_of(block.whole.get("content")) + text_of(delta.get("content"))
+                more = {name: value for name, value in delta.items() if name != "type" and value is not None}
+                block.whole = {**block.whole, **more, "content": text or None}
             case _:
                 yield Kept("anthropic.delta", dump(delta))
 
@@ -184,6 +185,8 @@ class AnthropicReader:
             given = text_of(whole.get("tool_use_id"))
             output = content if isinstance(content, str) else dump(content)
             yield Answered(self._keys.get(given, given), output, failed)
+        elif kind == "compaction" and whole.get("content"):
+            yield Compacted(COMPACTION, dump(whole), text_of(whole["content"]))
         elif not kind and block.early:
             yield Kept("anthropic.delta", dump({"type": "input_json_delta", "partial_json": block.early}))
         elif whole:

@@ -1,8 +1,8 @@
 """Reader of OpenAI Responses: the events of a stream, or a whole response.
 
 Texts and pieces of reasoning are parts of their items; item ids, phases and encrypted reasoning are
-their metadata. What the provider runs has its result in the answer. Items of unknown types, and
-compactions, are kept as they are.
+their metadata. What the provider runs has its result in the answer. Items of unknown types are kept
+as they are.
 """
 
 from __future__ import annotations
@@ -12,12 +12,28 @@ from typing import Any, Literal, cast
 
 from eventlog.errors import StreamError
 from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of, unused_id
-from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, Ended, Kept, Said, Step, Used
+from eventlog.streams.steps import (
+    Answered,
+    Argued,
+    Attached,
+    Called,
+    Closed,
+    Compacted,
+    Ended,
+    Kept,
+    Said,
+    Step,
+    Used,
+)
 from eventlog.streams.tokens import responses_usage
 from eventlog.values import File
 
-__all__ = ["ResponsesReader"]
+__all__ = ["COMPACTION", "COMPACTIONS", "ResponsesReader"]
 
+COMPACTION = "openai.compaction"
+"""Kind of an `Opaque` part."""
+COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})
+"""Types of items with an encrypted compaction."""
 _PROVIDER = "openai"
 _TEXTS = {
     "response.output_text.delta": "text",
@@ -194,6 +210,8 @@ class ResponsesReader:
             yield from self._call_done(item, found)
         elif kind.endswith("_output"):
             yield from self._output(found)
+        elif kind in COMPACTIONS and found.get("encrypted_content"):
+            yield Compacted(COMPACTION, dump(found))
         elif kind not in {"mcp_list_tools", "mcp_approval_request"} or found:
             yield Kept(f"openai.{kind}", dump(found))
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from eventlog.values import File, Json, Usage
 
-__all__ = ["Answered", "Argued", "Attached", "Called", "Closed", "Ended", "Kept", "Said", "Step", "Used"]
+__all__ = ["Answered", "Argued", "Attached", "Called", "Closed", "Compacted", "Ended", "Kept", "Said", "Step", "Used"]
 
 
 class Said(NamedTuple):
@@ -57,6 +57,15 @@ class Attached(NamedTuple):
     file: File
 
 
+class Compacted(NamedTuple):
+    """A compaction of the provider, before its answer; `text` is a readable summary."""
+
+    kind: str
+    data: Json
+    """The item or block as JSON, which is to be sent back."""
+    text: str | None = None
+
+
 class Kept(NamedTuple):
     """A block or item without a part of its own, as JSON; `kind` is the provider's word."""
 
@@ -76,4 +85,4 @@ class Ended(NamedTuple):
     reason: str
 
 
-Step: TypeAlias = Said | Closed | Called | Argued | Answered | Attached | Kept | Used | Ended
+Step: TypeAlias = Said | Closed | Called | Argued | Answered | Attached | Compacted | Kept | Used | Ended

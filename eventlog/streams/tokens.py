@@ -5,12 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from eventlog.streams.records import number_of, object_of
+from eventlog.streams.records import number_of, object_of, objects_of
 from eventlog.values import Tokens, Usage
 
 _DEAREST = 1_000_000_000
 
-__all__ = ["anthropic_usage", "chat_usage", "gemini_usage", "price_of", "responses_usage"]
+__all__ = ["anthropic_usage", "chat_usage", "gemini_usage", "price_of", "responses_usage", "usage_of_gemini"]
 
 
 def chat_usage(found: dict[str, Any]) -> Usage:
@@ -52,28 +52,39 @@ def responses_usage(found: dict[str, Any]) -> Usage:
 
 
 def anthropic_usage(found: dict[str, Any]) -> Usage:
-    """Return the usage of Messages, whose input has no tokens of the cache."""
-    details = object_of(found.get("output_tokens_details"))
-    return Usage(
-        Tokens(
-            input=number_of(found.get("input_tokens")),
-            output=number_of(found.get("output_tokens")),
-            reasoning=number_of(details.get("thinking_tokens")),
-            cache_read=number_of(found.get("cache_read_input_tokens")),
-            cache_write=number_of(found.get("cache_creation_input_tokens")),
-        )
-    )
+    """Return the usage of Messages, whose input has no tokens of the cache.
+
+    Its sums leave out a compaction, which is an iteration of its own.
+    """
+    given = made = read = written = 0
+    compactions = [one for one in objects_of(found.get("iterations")) if one.get("type") == "compaction"]
+    for call in (found, *compactions):
+        given += number_of(call.get("input_tokens"))
+        made += number_of(call.get("output_tokens"))
+        read += number_of(call.get("cache_read_input_tokens"))
+        written += number_of(call.get("cache_creation_input_tokens"))
+    thought = number_of(object_of(found.get("output_tokens_details")).get("thinking_tokens"))
+    return Usage(Tokens(given, made, thought, read, written))
 
 
 def gemini_usage(found: dict[str, Any]) -> Usage:
     """Return the usage of Gemini; thoughts, which candidates lack, are output."""
-    read, thought = number_of(found.get("cachedContentTokenCount")), number_of(found.get("thoughtsTokenCount"))
     given = number_of(found.get("promptTokenCount")) + number_of(found.get("toolUsePromptTokenCount"))
-    total = found.get("totalTokenCount")
+    return usage_of_gemini(
+        given,
+        number_of(found.get("cachedContentTokenCount")),
+        number_of(found.get("candidatesTokenCount")),
+        number_of(found.get("thoughtsTokenCount")),
+        found.get("totalTokenCount"),
+    )
+
+
+def usage_of_gemini(given: int, read: int, said: int, thought: int, total: object) -> Usage:
+    """Return the usage of Gemini's counts: `given` has what was `read`, `said` lacks thoughts."""
     return Usage(
         Tokens(
             input=max(given - read, 0),
-            output=number_of(found.get("candidatesTokenCount")) + thought,
+            output=said + thought,
             reasoning=thought,
             cache_read=read,
             total=number_of(total) if isinstance(total, int) else None,

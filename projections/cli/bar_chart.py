@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 from projections.cli.screen import columns, console
 
-__all__ = ["Slice", "draw_bar"]
+__all__ = ["FILL", "FREE", "Slice", "draw_bar"]
 
 COLOURS = (33, 208, 40, 201, 226, 51, 196, 141, 130, 118, 219, 30)
 """Colours that differ on dark and on light terminals, one for each kind."""
 FREE_COLOUR = "bright_black"
-FILLS, FREE = "█▓▒", "░"
+FILL, FREE = "█", "░"
+"""A cell that is taken, and one that nothing fills."""
+FILLS = f"{FILL}▓▒"
 """Fills of neighbours, which differ where there are no colours, too."""
 _GAP = 2
 """Columns between two cells of the legend."""

@@ -1,4 +1,4 @@
-"""A question before anything is erased."""
+"""A question before anything is erased, or read that was not named."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from projections.cli.exits import UsageFault
 __all__ = ["confirm"]
 
 
-def confirm(*lines: str, yes: bool) -> None:
+def confirm(*lines: str, yes: bool, done: str = "erased") -> None:
     """Ask whether to do what the lines say; raises `UsageFault` unless the answer is yes.
 
-    With `yes` nothing is asked. Without a terminal there is no user to answer: that is refused.
+    With `yes` nothing is asked. `done` is the word for what is done then. Without a terminal there
+    is no user to answer: that is refused.
     """
     if yes:
         return
@@ -24,4 +25,4 @@ def confirm(*lines: str, yes: bool) -> None:
     for line in lines:
         output.note(line)
     if not click.confirm("Do it?", err=True):
-        raise UsageFault("nothing was erased")
+        raise UsageFault(f"nothing was {done}")

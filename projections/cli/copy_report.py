@@ -14,14 +14,17 @@ if TYPE_CHECKING:
 __all__ = ["print_copy"]
 
 
-def print_copy(result: BackupResult, to: Path, *, json: bool) -> None:
-    """Print what was copied to a directory."""
+def print_copy(result: BackupResult, to: Path | str, *, json: bool) -> None:
+    """Print what was copied to a directory or a server."""
     from msgspec.structs import asdict
 
+    from eventlog.open_log import shown
+
+    place = shown(to)
     how = "whole" if result.whole else "what is new"
     output.answer(
-        {"to": str(to), **asdict(result)},
-        f"{to}: {counted(result.events, 'event')} copied ({how}), "
+        {"to": place, **asdict(result)},
+        f"{place}: {counted(result.events, 'event')} copied ({how}), "
         f"{counted(result.sessions, 'session')} up to the cursor {result.cursor}",
         json=json,
     )

@@ -73,7 +73,7 @@ _PIECES = (
     "and a number is a version"
 )
 _ADVICE = {
-    "store": "import something first (`eventlog import FILE`), or name another directory with --store",
+    "store": "import something first (`eventlog import FILE`), or name another store with --store",
     "session": "`eventlog sessions` lists those there are; a piece of an id names it from 6 characters on",
     "version": "`eventlog sessions` shows the newest version of each session",
     "preset": "see `eventlog view --help`",
@@ -135,6 +135,8 @@ def classify(error: BaseException) -> tuple[Exit, str]:
             return Exit.STORAGE, _with_advice(error, "choose a directory on a local disk with --store")
         case errors.StorageError(__cause__=OSError() as cause):
             return Exit.STORAGE, _with_advice(error, _remedy(cause))
+        case errors.StorageError() if "the server" in str(error):
+            return Exit.STORAGE, str(error)
         case errors.EventlogError():
             return Exit.STORAGE, _with_advice(error, "check the disk, then run the command again")
         case FileNotFoundError():

@@ -26,7 +26,7 @@ _WORDS = 60
 
 
 @contextmanager
-def naming_holders(store: Store, path: Path) -> Generator[None]:
+def naming_holders(store: Store, path: Path | str) -> Generator[None]:
     """Say of an error who holds what is busy, and what to do about it."""
     from eventlog.errors import BusyError, LeaseHeldError
 
@@ -35,7 +35,7 @@ def naming_holders(store: Store, path: Path) -> Generator[None]:
     except LeaseHeldError as error:
         raise BusyFault(_runner(store, error)) from error
     except BusyError as error:
-        others = list(_processes_with(path))
+        others = list(_processes_with(path)) if isinstance(path, Path) else []
         if not others:
             raise
         raise BusyFault(
@@ -55,7 +55,7 @@ def _runner(store: Store, error: LeaseHeldError) -> str:
 
 def runner(store: Sessions, session: str) -> str | None:
     """Return who runs a session, and what it answers; None for a session that is not run."""
-    from eventlog.session.unfinished import state_of
+    from eventlog.session.unfinished_sessions import state_of
 
     head = store.log.head(session)
     if head is None or state_of(store, head, store.info(session)) != "running":

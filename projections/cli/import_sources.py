@@ -1,15 +1,19 @@
-"""The files that an import is about: named, or of a directory, a pattern or a pipe."""
+"""Files to import: named, or of a directory, a pattern, a pipe or an agent."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["Source", "sources"]
+from projections.cli.exits import UsageFault
+
+if TYPE_CHECKING:
+    from eventlog.importers import Folder
+
+__all__ = ["Source", "followed", "sources"]
 
 PIPE = "-"
 """Stands for standard input."""
@@ -27,8 +31,11 @@ class Source(NamedTuple):
 
 
 @contextmanager
-def sources(words: Iterable[str]) -> Generator[list[Source]]:
-    """Give the files that the words stand for, each once; the block may read standard input."""
+def sources(words: Iterable[str], folders: Iterable[Folder] = ()) -> Generator[list[Source]]:
+    """Give the files that the words and folders stand for, each once.
+
+    The block may read standard input.
+    """
     from tempfile import TemporaryDirectory
 
     found: dict[Path, Source] = {}
@@ -40,7 +47,21 @@ def sources(words: Iterable[str]) -> Generator[list[Source]]:
                 continue
             for source in _of_word(word):
                 found.setdefault(source.path, source)
+        for folder in folders:
+            for source in _of_folder(folder):
+                found.setdefault(source.path, source)
         yield list(found.values())
+
+
+def followed(words: Iterable[str]) -> list[str]:
+    """Return the files and folders that words stand for; of a pattern, those there are now."""
+    if PIPE in words:
+        raise UsageFault("standard input cannot be followed: name a file or a directory")
+    return [
+        str(source.path)
+        for word in words
+        for source in ([Source(Path(word), word)] if Path(word).is_dir() else _of_word(word))
+    ]
 
 
 def _spooled(directory: Path) -> Path:
@@ -54,28 +75,23 @@ def _spooled(directory: Path) -> Path:
 
 
 def _of_word(word: str) -> Iterator[Source]:
+    from eventlog.importers import Folder
+
     path = Path(word)
     if path.is_dir():
-        yield from (Source(each, str(each), is_named=False) for each in _files_in(path))
+        yield from _of_folder(Folder(path))
     elif not path.exists() and any(mark in word for mark in "*?["):
         from glob import iglob
 
         for name in sorted(iglob(word, recursive=True)):  # noqa: PTH207  # a pattern may be absolute
             inside = Path(name)
             if inside.is_dir():
-                yield from (Source(each, str(each), is_named=False) for each in _files_in(inside))
+                yield from _of_folder(Folder(inside))
             else:
                 yield Source(inside, name, is_named=False)
     else:
         yield Source(path, word)
 
 
-def _files_in(directory: Path) -> Iterator[Path]:
-    """Yield the files below a directory in order, hidden ones left out."""
-    for place, directories, names in os.walk(directory):
-        directories[:] = sorted(name for name in directories if not name.startswith("."))
-        for name in sorted(names):
-            path = Path(place, name)
-            with suppress(OSError):  # what may not be looked at
-                if not name.startswith(".") and path.is_file():
-                    yield path
+def _of_folder(folder: Folder) -> Iterator[Source]:
+    return (Source(path, str(path), is_named=False) for path in folder.files())

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from projections.cli import output
-from projections.reports.wording import counted, moment
+from projections.reports.wording import counted, moment, pruned_words
 
 if TYPE_CHECKING:
     from eventlog import Session
@@ -47,6 +47,12 @@ class LivePrinter:
                 self._stream((event.part, event.field), event.text)
             case ev.ToolRunning():
                 self._line(f"-> {self._tools.get(event.part, 'tool')} {self._text(event.input)}", "magenta")
+            case ev.CallAsked():
+                why = f": {event.reason}" if event.reason else ""
+                self._line(f"-? {self._tools.get(event.part, 'tool')} {self._text(event.input)} waits{why}", "yellow")
+            case ev.CallAnswered():
+                by = f" by {event.by}" if event.by else ""
+                self._line(f"(answered{by}: {event.verdict}{': ' if event.reason else ''}{event.reason})", "dim")
             case ev.ToolCompleted():
                 self._line("<- " + self._text(event.output), "dim")
             case ev.ToolFailed():
@@ -54,7 +60,8 @@ class LivePrinter:
             case ev.MessageFinished(error=error) if error is not None:
                 self._line(f"failed: {error.name}", "red")
             case ev.Pruned():
-                self._line(f"({counted(len(event.parts), 'result')} pruned, {counted(event.freed, 'token')})", "dim")
+                words = pruned_words(len(event.parts), len(event.arguments))
+                self._line(f"(pruned: {words}; {counted(event.freed, 'token')} freed)", "dim")
             case ev.MediaReplaced():
                 self._line(f"({event.mime} {event.name} refused, and named instead)", "dim")
             case ev.CompactionCompleted():

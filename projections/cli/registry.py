@@ -41,8 +41,12 @@ GROUPS = {
     },
     "The context window": {
         "window": "Show what fills the context window and what would leave it next.",
-        "prune": "Clear old tool results from the view where that is worth it.",
+        "prune": "Clear old content from the view where that is worth it.",
         "compact": "Replace the older messages in the view by a summary.",
+    },
+    "Calls that wait": {
+        "asked": "List the calls that wait for a person, the oldest first.",
+        "answer": "Say whether a call that waits for a person may run.",
     },
     "Go back": {
         "rollback": "Return a session to an earlier version.",
@@ -62,7 +66,7 @@ GROUPS = {
         "upgrade": "Bring the store to the format of this program.",
     },
     "Erase": {
-        "erase": "Erase a session, so that it can no longer be read.",
+        "erase": "Erase a session, or all sessions of a scope, for good.",
         "expire": "Erase the least recently used sessions, down to given limits.",
         "redact": "Hide a part in every view of its session and its forks.",
         "scrub": "Remove redacted and erased content from every file.",

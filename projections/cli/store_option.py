@@ -1,9 +1,9 @@
 """The store and the session that a command is about.
 
-The store is the directory that `--store` names, else EVENTLOG_STORE, else `eventlog` in the user's
-data directory (`$XDG_DATA_HOME`, by default `~/.local/share`). Reading opens it read-only and
-never makes one. The keys of an encrypted store are in the file that `--key-file` names, else
-EVENTLOG_KEY_FILE; a new store is encrypted with them.
+The store is the directory, or the address of a server, that `--store` names, else EVENTLOG_STORE,
+else `eventlog` in the user's data directory (`$XDG_DATA_HOME`, by default `~/.local/share`).
+Reading opens it read-only and never makes one. The keys of an encrypted store are in the file that
+`--key-file` names, else EVENTLOG_KEY_FILE; a new store is encrypted with them.
 """
 
 from __future__ import annotations
@@ -44,23 +44,26 @@ VARIABLE = "EVENTLOG_STORE"
 KEY_VARIABLE = "EVENTLOG_KEY_FILE"
 
 
-def named_store(context: Context) -> Path | None:
+def named_store(context: Context) -> Path | str | None:
     """Return the store that an option or the environment names; None if neither does."""
-    return _named(context.store, VARIABLE)
+    from eventlog.open_log import is_server
+
+    said = os.environ.get(VARIABLE)
+    return context.store or (said if is_server(said) else _path(VARIABLE))
 
 
 def key_file(context: Context) -> Path | None:
     """Return the file with the keys of the store; None if none is named."""
-    return _named(context.key_file, KEY_VARIABLE)
+    return context.key_file or _path(KEY_VARIABLE)
 
 
-def _named(given: Path | None, variable: str) -> Path | None:
+def _path(variable: str) -> Path | None:
     path = os.environ.get(variable)
-    return given or (Path(path) if path else None)
+    return Path(path) if path else None
 
 
-def store_path(context: Context) -> Path:
-    """Return the directory of the store to use."""
+def store_path(context: Context) -> Path | str:
+    """Return the directory or address of the store to use; `shown` makes a text of it."""
     named = named_store(context)
     if named is not None:
         return named
@@ -80,11 +83,11 @@ def reading(context: Context) -> Generator[Store]:
 def writing(context: Context, *, make: bool = False) -> Generator[Store]:
     """Open the store to write it; it must exist unless `make` is true."""
     from eventlog.errors import NotFoundError
-    from eventlog.open_log import directory_of
+    from eventlog.open_log import is_store, shown
 
     path = store_path(context)
-    if not make and not directory_of(path).exists():
-        raise NotFoundError("store", str(path))
+    if not make and not is_store(path):
+        raise NotFoundError("store", shown(path))
     output.note_warnings()
     with _opened(context, path, read_only=False) as store:
         yield store
@@ -108,7 +111,7 @@ def writing_session(context: Context, name: str) -> Generator[Session]:
 
 
 @contextmanager
-def _opened(context: Context, path: Path, *, read_only: bool) -> Generator[Store]:
+def _opened(context: Context, path: Path | str, *, read_only: bool) -> Generator[Store]:
     """Open the store; check its pages before reporting that an entry is not found.
 
     Damage in a page may hide the entry.

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from projections.cli.exits import UsageFault
 from projections.reports.wording import moment
 
-__all__ = ["DURATION", "TIME", "local", "milliseconds", "minute", "second", "since"]
+__all__ = ["DURATION", "TIME", "clock", "local", "milliseconds", "minute", "second", "since"]
 
 DURATION = "a number and s, m, h, d, w or y, as in 30d"
 TIME = "today, yesterday, a date or time in UTC, as in 2025-01-31 or 2025-01-31T17:30, or how long ago, as in 30d or 1y"
@@ -61,6 +61,14 @@ def minute(milliseconds: int) -> str:
     if text[2:3] == "-":
         return text[:-3]
     return text[:10] if text[4:5] == "-" else text
+
+
+def clock(milliseconds: int, before: int | None) -> str:
+    """Return hour and minute in UTC, or the day if the time `before` is of another one."""
+    day, _, time = moment(milliseconds, zone="").partition(" ")
+    if before is not None and moment(before, zone="").startswith(day):
+        return time[:5]
+    return minute(milliseconds).partition(" ")[0]
 
 
 def second(milliseconds: int) -> str:

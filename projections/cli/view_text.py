@@ -41,7 +41,7 @@ def shortened(text: str, longest: int | None) -> str:
 
 
 def _part_text(part: NeutralPart) -> str:
-    from projections.view.neutral import Call, File, Reasoning, Result
+    from projections.view.neutral import Call, File, Opaque, Reasoning, Result
 
     match part:
         case Reasoning():
@@ -53,6 +53,8 @@ def _part_text(part: NeutralPart) -> str:
             return output.marked(part.output, "<! " if part.error else "<- ") + files
         case File():
             return _file(part)
+        case Opaque():
+            return output.safe(part.text or f"({part.kind}, {counted(len(part.data), 'character')})")
         case _:
             return part.text
 

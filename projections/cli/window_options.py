@@ -62,7 +62,7 @@ def WINDOW(function: Any) -> Any:  # noqa: N802  # a decorator as those of `opti
 
 def _planner_name(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
     """Return the name of a planner; raises `UsageFault` for another name."""
-    from projections.window.prune.planner import PLANNERS
+    from projections.window.prune.planners import PLANNERS
 
     if name is not None and name not in PLANNERS:
         from eventlog.errors.base import brief

@@ -13,19 +13,53 @@ import click
 from projections.cli.exits import Exit
 from projections.cli.pager import paged
 
-__all__ = ["COMPLETION", "PATH", "STORE", "Command", "Context", "Number", "command", "flag", "integer", "paged_command"]
+__all__ = [
+    "COMPLETION",
+    "PATH",
+    "PLACE",
+    "STORE",
+    "Command",
+    "Context",
+    "Number",
+    "command",
+    "flag",
+    "integer",
+    "paged_command",
+]
 
 COMPLETION = "_EVENTLOG_COMPLETE"
 """Variable that the script of a shell sets: the words are not run, but completed."""
 PATH = click.Path(path_type=Path)
 """The name of a file or directory, which a shell completes."""
+
+
+class Place(click.Path):
+    """A directory, or the address of a PostgreSQL server, in which no password may be."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the address as it is, a directory as a `Path`."""
+        if not re.search("[:=]", str(value)):  # else it needs the engine, which starts slower
+            return super().convert(value, param, ctx)
+        from eventlog.open_log import has_password, is_server
+
+        if has_password(value):
+            self.fail(
+                "an address on the command line has no password, for others can read it there: give service=NAME of"
+                " ~/.pg_service.conf, a file PGPASSFILE, or the whole address in EVENTLOG_STORE",
+                param,
+                ctx,
+            )
+        return value if is_server(value) else super().convert(value, param, ctx)
+
+
+PLACE = Place(path_type=Path)
 _Decorator: TypeAlias = Callable[[Any], Any]
 
 
 class Context:
     """The store and the key file that a call names on either side of its command."""
 
-    store: Path | None = None
+    store: Path | str | None = None
     key_file: Path | None = None
 
 
@@ -81,20 +115,31 @@ def paged_command(function: Callable[..., int | None]) -> Command:
     return made
 
 
-def _keep(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:
+def _keep(ctx: click.Context, param: click.Parameter, value: Path | str | None) -> None:
     if value is not None:
         setattr(ctx.obj, param.name, value)
 
 
 STORE: list[click.Parameter] = [
-    click.Option([name], type=PATH, metavar=metavar, expose_value=False, callback=_keep, help=help)
-    for name, metavar, help in (
-        ("--store", "PATH", "Directory of the store [environment: EVENTLOG_STORE; default: ~/.local/share/eventlog]."),
+    click.Option([name], type=kind, metavar=metavar, expose_value=False, callback=_keep, help=help)
+    for name, kind, metavar, help in (
+        (
+            "--store",
+            PLACE,
+            "PATH",
+            (
+                "Directory of the store, or address of a PostgreSQL server, without a password "
+                "[environment: EVENTLOG_STORE; default: ~/.local/share/eventlog]."
+            ),
+        ),
         (
             "--key-file",
+            PATH,
             "FILE",
-            """Key file of an encrypted store, outside of its directory; a new store is encrypted with it
-            [environment: EVENTLOG_KEY_FILE].""",
+            (
+                "Key file of an encrypted store, outside of its directory; a new store is encrypted with it "
+                "[environment: EVENTLOG_KEY_FILE]."
+            ),
         ),
     )
 ]

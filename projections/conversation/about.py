@@ -29,6 +29,8 @@ OF_PART: frozenset[type[ev.Base]] = frozenset(
         ev.ToolProgress,
         ev.ToolCompleted,
         ev.ToolFailed,
+        ev.CallAsked,
+        ev.CallAnswered,
     )
 )
 """Events about a part (`event.part`), beside its media and its compaction."""

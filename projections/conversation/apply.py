@@ -11,14 +11,15 @@ from eventlog.codec.batch import Batch, Entry
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import UnknownEventError
 from eventlog.values import Patch
+from projections.conversation import coverage
 from projections.conversation.carryover import FileTouch, Pin
+from projections.conversation.compaction_events import COMPACTION_RULES
 from projections.conversation.new_part import PART_MAKERS
 from projections.conversation.parts import (
-    Compaction,
     CompactionPart,
     FilePart,
     Message,
-    Part,
+    OpaquePart,
     ReasoningPart,
     ReplacedMedia,
     StepPart,
@@ -168,10 +169,22 @@ def _finished(state: Conversation, event: ev.MessageFinished, version: int, time
     if message is not None:
         state.finish(message, time)
         message.reason, message.error = event.reason, event.error
+        _end_call(state, message, failed=event.error is not None)
+
+
+def _end_call(state: Conversation, message: Message, *, failed: bool) -> None:
+    """A model call of a reply has ended; one that failed leaves the view's target."""
+    if not (message.summary or failed):
+        state.target = message.asked
+    if state.compactions:
+        coverage.end_provided(state, message, failed=failed)
 
 
 def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int, time: int) -> None:
     del version, time
+    for boundary in [*state.boundaries.values()]:
+        if boundary.message == event.message:
+            coverage.undo(state, boundary.part)
     message = state.messages.get(event.message)
     if message is None:
         if event.message == state.heard[0]:
@@ -179,8 +192,10 @@ def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int
         return
     for compaction in list(state.compactions.values()):
         if message.id in {compaction.message, compaction.summary}:
-            state.undo_compaction(compaction.part)
+            coverage.undo(state, compaction.part)
     message.removed = True
+    for part in message.parts if state.asked else ():
+        state.asked.pop(part.id, None)
     state.newest_user = None
     state.reshaped = True
 
@@ -190,16 +205,12 @@ def _part(state: Conversation, event: ev.PartStarted, version: int, time: int) -
     kind = event.kind
     message = state.messages.get(event.message)
     if message is not None:
-        state.add_part(message, PART_MAKERS[type(kind)](event.part, kind, message))
+        part = PART_MAKERS[type(kind)](event.part, kind, message)
+        state.add_part(message, part)
+        if type(part) is OpaquePart:
+            coverage.begin_provided(state, message, part)
     if type(kind) is Patch:
         state.add_touches(tuple([FileTouch("written", path) for path in kind.files]))
-
-
-def _add(state: Conversation, message: str, part: Part) -> None:
-    """Add a part that begins; do nothing if its message was evicted."""
-    found = state.messages.get(message)
-    if found is not None:
-        state.add_part(found, part)
 
 
 def _ended(state: Conversation, event: ev.PartEnded, version: int, time: int) -> None:
@@ -234,16 +245,19 @@ def _edited(state: Conversation, event: ev.PartEdited, version: int, time: int) 
 def _part_removed(state: Conversation, event: ev.PartRemoved, version: int, time: int) -> None:
     del version, time
     found = state.where.get(event.part)
+    if found is None or isinstance(found[1], (CompactionPart, OpaquePart)):
+        coverage.undo(state, event.part)
     if found is not None:
-        if isinstance(found[1], CompactionPart):
-            state.undo_compaction(event.part)
         found[1].removed = True
+        state.asked.pop(event.part, None)
         state.mark_changed(found[0].id, event.part)
 
 
 def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: int) -> None:
     del version, time
     found = state.where.get(event.part)
+    if any(boundary.part == event.part for boundary in state.boundaries.values()):
+        coverage.undo(state, event.part)  # its target is shown the messages again
     if found is not None and not found[1].redacted:
         found[1].redacted = True
         state.mark_changed(found[0].id, event.part)
@@ -255,13 +269,19 @@ def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: i
 
 def _step_started(state: Conversation, event: ev.StepStarted, version: int, time: int) -> None:
     del version, time
-    _add(state, event.message, StepPart(event.part, snapshot=event.snapshot))
+    message = state.messages.get(event.message)
+    if message is not None:
+        message.target = event.target
+        state.add_part(message, StepPart(event.part, snapshot=event.snapshot))
 
 
 def _step_finished(state: Conversation, event: ev.StepFinished, version: int, time: int) -> None:
     del version, time
-    part = StepPart(event.part, begins=False, reason=event.reason, snapshot=event.snapshot)
-    _add(state, event.message, part)
+    message = state.messages.get(event.message)
+    if message is not None:
+        part = StepPart(event.part, begins=False, reason=event.reason, snapshot=event.snapshot)
+        state.add_part(message, part)
+        _end_call(state, message, failed=False)
 
 
 def _media_replaced(state: Conversation, event: ev.MediaReplaced, version: int, time: int) -> None:
@@ -281,48 +301,10 @@ def _media_restored(state: Conversation, event: ev.MediaRestored, version: int, 
         state.mark_changed(message.id, event.part)
 
 
-def _requested(state: Conversation, event: ev.CompactionRequested, version: int, time: int) -> None:
-    del version, time
-    state.compactions[event.part] = Compaction(event.part, event.message, event.auto, event.overflow)
-    _add(state, event.message, CompactionPart(event.part))
-
-
-def _compaction_started(state: Conversation, event: ev.CompactionStarted, version: int, time: int) -> None:
-    del version, time
-    compaction = state.compactions.get(event.part)
-    if compaction is not None:
-        compaction.status, compaction.through, compaction.tail = "started", event.through, event.tail
-        compaction.kept = event.kept
-
-
-def _compaction_completed(state: Conversation, event: ev.CompactionCompleted, version: int, time: int) -> None:
-    del version, time
-    compaction = state.compactions.get(event.part)
-    if compaction is not None and compaction.message in state.messages:
-        compaction.status, compaction.summary = "completed", event.summary
-        state.in_force = event.part
-        state.carry(compaction)
-        state.hide_covered(compaction)
-
-
-def _compaction_failed(state: Conversation, event: ev.CompactionFailed, version: int, time: int) -> None:
-    del version, time
-    compaction = state.compactions.get(event.part)
-    if compaction is not None:
-        compaction.status, compaction.reason = "failed", event.reason
-        compaction.summary = event.summary or compaction.summary
-        state.reshaped = True
-
-
-def _undone(state: Conversation, event: ev.CompactionUndone, version: int, time: int) -> None:
-    del version, time
-    state.undo_compaction(event.part)
-
-
 RULES: dict[type[ev.Base], Rule] = {
     **TOOL_RULES,
+    **COMPACTION_RULES,
     ev.SessionStarted: _nothing,
-    ev.SessionForked: _nothing,
     ev.SessionRenamed: _nothing,
     ev.SessionArchived: _nothing,
     ev.SessionUnarchived: _nothing,
@@ -345,14 +327,8 @@ RULES: dict[type[ev.Base], Rule] = {
     ev.PartRemoved: _part_removed,
     ev.StepStarted: _step_started,
     ev.StepFinished: _step_finished,
-    ev.UsageRecorded: _nothing,
     ev.MediaReplaced: _media_replaced,
     ev.MediaRestored: _media_restored,
-    ev.CompactionRequested: _requested,
-    ev.CompactionStarted: _compaction_started,
-    ev.CompactionCompleted: _compaction_completed,
-    ev.CompactionFailed: _compaction_failed,
-    ev.CompactionUndone: _undone,
     ev.RolledBack: _rolled_back,
     ev.InterruptRequested: _nothing,
     ev.Settled: _nothing,

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-__all__ = ["Access", "access_of", "paths_of"]
+__all__ = ["Access", "access_of", "given_of", "paths_in", "paths_of"]
 
 Access = Literal["read", "written"]
 
@@ -37,15 +37,22 @@ def access_of(tool: str) -> Access | None:
 
 def paths_of(tool: str, arguments: str) -> tuple[str, ...]:
     """Return the files that a call with these arguments (JSON) names, in order, each once."""
+    return paths_in(tool, given_of(arguments))
+
+
+def given_of(arguments: str) -> dict[str, Any]:
+    """Return the arguments (JSON text) of a call that may name a file; {} for others."""
     if "file" not in arguments and "path" not in arguments and "*** " not in arguments and "\\" not in arguments:
-        return ()  # quickly: one of these is in all that name a file, or a backslash hides it
+        return {}  # quickly: one of these is in all that name a file, or a backslash hides it
     try:
         found: Any = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return ()
-    if not isinstance(found, dict):
-        return ()
-    given = cast("dict[str, Any]", found)
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def paths_in(tool: str, given: dict[str, Any]) -> tuple[str, ...]:
+    """Return the files that a call with these arguments names, in order, each once."""
     names = (*_NAMES, *_AMBIGUOUS) if access_of(tool) else _NAMES
     paths = [value for name in names if isinstance(value := given.get(name), str)]
     for text in given.values():

@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from eventlog.values import Agent, Content, File, PartKind, Patch, Reasoning, Retry, Snapshot, Subtask, Text, Tool
+from eventlog.values import (
+    Agent,
+    Content,
+    File,
+    Opaque,
+    PartKind,
+    Patch,
+    Reasoning,
+    Retry,
+    Snapshot,
+    Subtask,
+    Text,
+    Tool,
+)
 from projections.conversation.parts import (
     FilePart,
     Message,
     NotePart,
+    OpaquePart,
     Part,
     ReasoningPart,
     SubtaskPart,
@@ -50,6 +64,11 @@ def _note_part(part: str, kind: Agent | Snapshot | Patch | Retry, message: Messa
     return NotePart(part, note=kind)
 
 
+def _opaque_part(part: str, kind: Opaque, message: Message) -> OpaquePart:
+    del message
+    return OpaquePart(part, opaque=kind)
+
+
 PART_MAKERS: dict[type[PartKind], Callable[[str, Any, Message], Part]] = {
     Text: _text_part,
     Reasoning: _reasoning_part,
@@ -60,6 +79,7 @@ PART_MAKERS: dict[type[PartKind], Callable[[str, Any, Message], Part]] = {
     Snapshot: _note_part,
     Patch: _note_part,
     Retry: _note_part,
+    Opaque: _opaque_part,
 }
 """Maker of each kind of part.
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from eventlog.history.seen import has_seen, seen_upto
+from eventlog.history.seen_by_reply import has_seen, seen_upto
 from eventlog.session.outcome import ends_turn
 from eventlog.values import (
     Agent,
@@ -21,10 +21,12 @@ from eventlog.values import (
     Json,
     MessageError,
     Model,
+    Opaque,
     Patch,
     Retry,
     Snapshot,
     Subtask,
+    target_of,
 )
 from projections.conversation.carryover import Carryover
 
@@ -34,6 +36,8 @@ __all__ = [
     "FilePart",
     "Message",
     "NotePart",
+    "OpaqueBoundary",
+    "OpaquePart",
     "Part",
     "ReasoningPart",
     "ReplacedMedia",
@@ -76,6 +80,7 @@ class ReasoningPart(PartBase, array_like=True, gc=False, tag="r"):
     pieces: list[Content] = msgspec.field(default_factory=list[Content])
     metadata: Json | None = None
     ended: bool = False
+    pruned: bool = False
 
 
 class ToolPart(PartBase, array_like=True, gc=False, tag="t"):
@@ -85,7 +90,8 @@ class ToolPart(PartBase, array_like=True, gc=False, tag="t"):
     tool: str = ""
     provider_executed: bool = False
     metadata: Json | None = None
-    status: Literal["pending", "running", "completed", "failed"] = "pending"
+    status: Literal["pending", "asked", "allowed", "running", "completed", "failed"] = "pending"
+    """"asked" and "allowed": it waits for a person, or for a loop after a person allowed it."""
     pieces: list[Content] = msgspec.field(default_factory=list[Content])
     """The input as far as it has streamed; empty once the tool runs."""
     live: list[Content] = msgspec.field(default_factory=list[Content])
@@ -105,6 +111,16 @@ class ToolPart(PartBase, array_like=True, gc=False, tag="t"):
     pruned: bool = False
     replaced: tuple[ReplacedMedia, ...] = ()
     """Attachments that are named instead of sent."""
+    arguments_pruned: bool = False
+    reason: str = ""
+    """Why a person was asked."""
+    asked: int = 0
+    """When, in UTC milliseconds."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it was asked and has not begun to run."""
+        return self.status in {"asked", "allowed"}
 
 
 class FilePart(PartBase, array_like=True, gc=False, tag="f"):
@@ -113,6 +129,7 @@ class FilePart(PartBase, array_like=True, gc=False, tag="f"):
     file: File = msgspec.field(default_factory=lambda: File("", ""))
     replaced: tuple[ReplacedMedia, ...] = ()
     """Targets for which it is named instead of sent."""
+    pruned: bool = False
 
 
 class SubtaskPart(PartBase, array_like=True, gc=False, tag="s"):
@@ -127,6 +144,14 @@ class NotePart(PartBase, array_like=True, gc=False, tag="n"):
     note: Agent | Snapshot | Patch | Retry = msgspec.field(default_factory=lambda: Snapshot(""))
 
 
+class OpaquePart(PartBase, array_like=True, gc=False, tag="o"):
+    """A compaction that the provider made; its state is in `Conversation.compactions`."""
+
+    opaque: Opaque = msgspec.field(default_factory=lambda: Opaque("", ""))
+    tokens: int | None = None
+    """Tokens of the model call's output, as reported: the compaction has at most as many."""
+
+
 class StepPart(PartBase, array_like=True, gc=False, tag="b"):
     """The beginning or the end of a model call."""
 
@@ -139,7 +164,9 @@ class CompactionPart(PartBase, array_like=True, gc=False, tag="c"):
     """The place of a compaction, whose state is in `Conversation.compactions`."""
 
 
-Part: TypeAlias = TextPart | ReasoningPart | ToolPart | FilePart | SubtaskPart | NotePart | StepPart | CompactionPart
+Part: TypeAlias = (
+    TextPart | ReasoningPart | ToolPart | FilePart | SubtaskPart | NotePart | OpaquePart | StepPart | CompactionPart
+)
 
 
 class Message(msgspec.Struct, array_like=True, gc=False):
@@ -176,6 +203,8 @@ class Message(msgspec.Struct, array_like=True, gc=False):
     """Version at which a queued message took its place; 0 before, and for all others."""
     seen: int | None = None
     """`AssistantMessageStarted.seen` of a reply."""
+    target: str = ""
+    """Target of the newest model call that filled it, if its model does not say it."""
 
     @property
     def waiting(self) -> bool:
@@ -198,6 +227,12 @@ class Message(msgspec.Struct, array_like=True, gc=False):
         return any(isinstance(part, ToolPart) and not (part.removed or part.provider_executed) for part in self.parts)
 
     @property
+    def waits_for_person(self) -> bool:
+        """Whether it is a finished reply with a call that was asked and has no result."""
+        tools = (part for part in self.parts if isinstance(part, ToolPart) and not part.removed)
+        return self.finished is not None and any(part.waits or part.status == "running" for part in tools)
+
+    @property
     def ends_turn(self) -> bool:
         """Whether it is a reply that ends the turns of what it has seen."""
         is_over = self.finished is not None and not (self.user or self.summary or self.removed)
@@ -207,6 +242,11 @@ class Message(msgspec.Struct, array_like=True, gc=False):
     def answers(self) -> bool:
         """Whether it is a reply that settles what it has seen: a failed one may be retried."""
         return self.ends_turn and (self.error is None or self.error.name == "aborted")
+
+    @property
+    def asked(self) -> str:
+        """Target of the newest model call that filled it."""
+        return self.target or target_of(self.model)
 
     @property
     def seen_upto(self) -> int:
@@ -232,3 +272,20 @@ class Compaction(msgspec.Struct, array_like=True, gc=False):
     reason: str = ""
     kept: tuple[str, ...] = ()
     carried: Carryover | None = None
+    target: str | None = None
+    """The only target that can read it; None: it counts for all."""
+    bound: int | None = None
+    """Place up to which a compaction of the provider's covers; None for our own."""
+
+    @property
+    def is_provided(self) -> bool:
+        """Whether the provider made it, in a reply, which is both its question and its summary."""
+        return self.bound is not None
+
+
+class OpaqueBoundary(msgspec.Struct, array_like=True, gc=False, frozen=True):
+    """The newest compaction that counts for one target alone: its part, message and place."""
+
+    part: str
+    message: str
+    place: int

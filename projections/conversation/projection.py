@@ -16,7 +16,7 @@ class ConversationProjection:
     """Applies every event; `whole` keeps covered messages, otherwise they are evicted."""
 
     name = ""
-    version = 3
+    version = 5
     whole = True
 
     def initial(self) -> Conversation:

@@ -9,7 +9,6 @@ earlier point.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -18,10 +17,17 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.events import PartDelta
 from eventlog.values import Content, Json, Limits, Model, Todo
 from projections.conversation.carryover import TOUCHES, Carryover, FileTouch, Pin
-from projections.conversation.parts import Compaction, Message, Part, ReasoningPart, TextPart, ToolPart
+from projections.conversation.parts import (
+    Compaction,
+    Message,
+    OpaqueBoundary,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolPart,
+)
 from projections.conversation.text_pieces import join_part, texts_of
 from projections.replay.canonical import pack, unpack
-from projections.replay.projection import NeedsReplay
 
 __all__ = ["Changes", "Conversation"]
 
@@ -54,6 +60,9 @@ class StoredConversation(msgspec.Struct, array_like=True):
     pins: list[Pin]
     touches: list[FileTouch]
     heard: tuple[str, int] = ("", 0)
+    own: str | None = None
+    target: str = ""
+    boundaries: dict[str, OpaqueBoundary] = {}
 
 
 class Conversation:
@@ -66,6 +75,8 @@ class Conversation:
 
     __slots__ = (
         "added",
+        "asked",
+        "boundaries",
         "changed",
         "compactions",
         "header",
@@ -76,11 +87,13 @@ class Conversation:
         "model",
         "newest_place",
         "newest_user",
+        "own",
         "pins",
         "policy",
         "reshaped",
         "rest",
         "split",
+        "target",
         "todos",
         "tools",
         "touches",
@@ -91,8 +104,14 @@ class Conversation:
         "whole",
     )
 
-    def __init__(self, *, whole: bool) -> None:
+    def __init__(self, *, whole: bool, own: str | None = None) -> None:
+        """`own` is the target whose opaque compactions count; None: none of them does."""
         self.whole = whole
+        self.own = own
+        self.target = ""
+        """Target of the newest model call that has ended."""
+        self.boundaries: dict[str, OpaqueBoundary] = {}
+        """By target, its newest opaque compaction behind the newest that counts for all."""
         self.messages: dict[str, Message] = {}
         self.compactions: dict[str, Compaction] = {}
         self.in_force: str | None = None
@@ -116,6 +135,8 @@ class Conversation:
         """The messages of users and of the program that have their place, in order."""
         self.unsettled: dict[str, Message] = {}
         """The replies that are open and the messages that are queued, the oldest first."""
+        self.asked: dict[str, ToolPart] = {}
+        """The calls that were asked and have no result, by part: an index."""
         self.newest_user: Message | None = None
         """Result of `newest_user_message`; None where it is to be looked for."""
         self.split: set[str] = set()
@@ -127,6 +148,11 @@ class Conversation:
         self.reshaped = True
         self.tracks_changes = False
         """Whether a reader wants `changed`, `added` and `reshaped` recorded."""
+
+    @property
+    def compaction_in_force(self) -> Compaction | None:
+        """The compaction that the view begins with, or None."""
+        return None if self.in_force is None else self.compactions.get(self.in_force)
 
     # -- bytes ----------------------------------------------------------------------------------
 
@@ -149,6 +175,9 @@ class Conversation:
             list(self.pins.values()),
             list(self.touches),
             self.heard,
+            self.own,
+            self.target,
+            self.boundaries,
         )
         return pack(plain)
 
@@ -156,7 +185,8 @@ class Conversation:
     def decode(cls, data: bytes) -> Conversation:
         """The conversation again; ValueError if the bytes are of another shape."""
         plain = unpack(data, StoredConversation)
-        found = cls(whole=plain.whole)
+        found = cls(whole=plain.whole, own=plain.own)
+        found.target, found.boundaries = plain.target, plain.boundaries
         for message in plain.messages:
             found.messages[message.id] = message
             found._index(message)
@@ -169,6 +199,12 @@ class Conversation:
         found.pins = {pin.pin: pin for pin in plain.pins}
         found.touches = dict.fromkeys(plain.touches)
         found.where = {part.id: (message, part) for message in plain.messages for part in message.parts}
+        found.asked = {
+            part.id: part
+            for message, part in found.where.values()
+            if isinstance(part, ToolPart)
+            and (part.waits or (part.status == "running" and message.finished is not None))
+        }
         return found
 
     # -- events ---------------------------------------------------------------------------------
@@ -307,45 +343,14 @@ class Conversation:
         compaction.carried = self.to_carry() or None
         self.pins = {name: self._pinned(pin) for name, pin in self.pins.items()}
 
-    def hide_covered(self, compaction: Compaction) -> None:
-        """Forget, or mark, every message that a completed compaction covers."""
-        covered = self._covered(compaction, self.messages.values())
-        if self.whole:
-            for message in covered:
-                message.covered = message.covered or compaction.part
-        else:
-            for message in covered:
-                self._forget(message)
-            gone = {other.message for other in self.compactions.values() if other.message not in self.messages}
-            for message in list(self.messages.values()):  # a summary goes with its question, wherever it stands
-                if message.summary and message.reply_to in gone:
-                    self._forget(message)
-            self.added.clear()  # who follows this state looks at all messages again
-            self.compactions = {
-                part: other for part, other in self.compactions.items() if other.message in self.messages
-            }
-        self.reshaped = True
-
-    def _covered(self, compaction: Compaction, messages: Iterable[Message]) -> list[Message]:
-        """Return the messages that a completed compaction covers, also covered by others."""
-        keep = {compaction.message, compaction.summary, *compaction.kept}
-        bound = self._bound(compaction)
-        return [
-            message for message in messages if message.place <= bound and not message.waiting and message.id not in keep
-        ]
-
-    def _summarised_at(self, compaction: Compaction) -> int:
-        """Return the version at which the summary began; it orders completed compactions."""
-        summary = self.messages.get(compaction.summary or "")
-        return summary.version if summary is not None else -1
-
     def _index(self, message: Message) -> None:
         if message.user and not message.waiting:
             self.users[message.id] = message
         elif message.finished is None:
             self.unsettled[message.id] = message
 
-    def _forget(self, message: Message) -> None:
+    def forget(self, message: Message) -> None:
+        """Evict a message."""
         if message.answers and message.seen_upto > self.heard[1]:
             self.heard = message.id, message.seen_upto
         del self.messages[message.id]
@@ -356,42 +361,8 @@ class Conversation:
         self.split.discard(message.id)
         for part in message.parts:
             del self.where[part.id]
-
-    def _bound(self, compaction: Compaction) -> int:
-        """Return the version of the last covered message's start; an unknown tail is no tail."""
-        tail = self.messages.get(compaction.tail or "")
-        if tail is not None:
-            return tail.place - 1
-        through = self.messages.get(compaction.through or "")
-        if through is not None:
-            return through.place
-        own = self.messages.get(compaction.message)
-        return own.version - 1 if own is not None else -1
-
-    def undo_compaction(self, part: str) -> None:
-        """Take a completed compaction out of force; what it alone covered is visible again.
-
-        Raises `NeedsReplay` where the state has evicted that.
-        """
-        compaction = self.compactions.get(part)
-        if compaction is None:
-            return
-        if compaction.status == "completed":
-            if not self.whole:
-                raise NeedsReplay(part)
-            free = [message for message in self.messages.values() if message.covered == part]
-            for message in free:
-                message.covered = None
-            for other in self.compactions.values():  # those after it cover what it covered, too
-                if other.status == "completed" and self._summarised_at(other) > self._summarised_at(compaction):
-                    for message in self._covered(other, free):
-                        message.covered = message.covered or other.part
-        compaction.status = "undone"
-        if self.in_force == part:
-            self.in_force = next(
-                (other.part for other in reversed(self.compactions.values()) if other.status == "completed"), None
-            )
-        self.reshaped = True
+            if self.asked:
+                self.asked.pop(part.id, None)
 
 
 def is_from_user(message: Message) -> bool:

@@ -1,4 +1,4 @@
-"""The effect of each event of a tool call on a conversation; see `apply.py`."""
+"""The effect of each event of a tool call or a prune on a conversation; see `apply.py`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from eventlog import events as ev
+from eventlog.values import DENIED, INTERRUPTED
 from projections.conversation.carryover import touches_of
-from projections.conversation.parts import ToolPart
+from projections.conversation.parts import FilePart, ReasoningPart, ToolPart
 from projections.conversation.state import Conversation
 
 __all__ = ["TOOL_RULES", "Rule"]
-
 Rule = Callable[[Conversation, Any, int, int], None]
 """A change of a conversation by an event, with its version and time."""
 
@@ -53,6 +53,8 @@ def _completed(state: Conversation, event: ev.ToolCompleted, version: int, time:
         return
     late = tool.interrupted
     tool.status = "completed"
+    if state.asked:
+        state.asked.pop(event.part, None)
     tool.error, tool.interrupted = None, False
     if tool.live:
         tool.live = []
@@ -73,26 +75,70 @@ def _failed(state: Conversation, event: ev.ToolFailed, version: int, time: int) 
     tool = _tool(state, event.part)
     if tool is not None:
         tool.status = "failed"
+        if state.asked:
+            state.asked.pop(event.part, None)
         tool.error, tool.interrupted, tool.output = event.error, event.interrupted, event.output
         tool.details = event.metadata if event.metadata is not None else tool.details
         if tool.interrupted:  # how far it came is unknown
             state.add_touches(touches_of(tool.tool, tool.input))
 
 
+def _asked(state: Conversation, event: ev.CallAsked, version: int, time: int) -> None:
+    del version
+    tool = _tool(state, event.part)
+    if tool is not None:
+        tool.status, tool.input, tool.reason, tool.asked = "asked", event.input, event.reason, time
+        tool.error, tool.interrupted, tool.output = None, False, None
+        if tool.pieces:
+            tool.pieces = []
+        state.asked[event.part] = tool
+
+
+def _answered(state: Conversation, event: ev.CallAnswered, version: int, time: int) -> None:
+    del version, time
+    tool = _tool(state, event.part)
+    if tool is None:
+        return
+    if event.verdict == "allow":
+        tool.status = "allowed"
+        if event.edit is not None:
+            tool.input, tool.metadata = event.edit, None  # ids and signatures vouch for the arguments as they were
+        return
+    state.asked.pop(event.part, None)
+    tool.status = "failed"
+    tool.error = INTERRUPTED if event.verdict == "stop" else f"{DENIED} {event.reason}".rstrip()
+
+
+def _forked(state: Conversation, event: ev.SessionForked, version: int, time: int) -> None:
+    """Calls that wait do so in the parent; here they have failed."""
+    del event, version, time
+    for part, tool in list(state.asked.items()):
+        if tool.waits:
+            del state.asked[part]
+            tool.status, tool.error = "failed", INTERRUPTED
+            state.mark_changed(state.where[part][0].id, part)
+
+
 def _pruned(state: Conversation, event: ev.Pruned, version: int, time: int) -> None:
     del version, time
-    for part in event.parts:
-        tool = _tool(state, part)
-        if tool is not None:
-            tool.pruned = True
+    _clear(state, event, cleared=True)
 
 
 def _restored(state: Conversation, event: ev.Restored, version: int, time: int) -> None:
     del version, time
-    for part in event.parts:
-        tool = _tool(state, part)
+    _clear(state, event, cleared=False)
+
+
+def _clear(state: Conversation, event: ev.Pruned | ev.Restored, *, cleared: bool) -> None:
+    for name in event.parts:
+        message, part = state.where.get(name, (None, None))
+        if message is not None and isinstance(part, (ToolPart, ReasoningPart, FilePart)):
+            part.pruned = cleared
+            state.mark_changed(message.id, name)
+    for name in event.arguments:
+        tool = _tool(state, name)
         if tool is not None:
-            tool.pruned = False
+            tool.arguments_pruned = cleared
 
 
 TOOL_RULES: dict[type[ev.Base], Rule] = {
@@ -100,6 +146,9 @@ TOOL_RULES: dict[type[ev.Base], Rule] = {
     ev.ToolProgress: _progress,
     ev.ToolCompleted: _completed,
     ev.ToolFailed: _failed,
+    ev.CallAsked: _asked,
+    ev.CallAnswered: _answered,
+    ev.SessionForked: _forked,
     ev.Pruned: _pruned,
     ev.Restored: _restored,
 }

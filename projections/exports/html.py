@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files
 
 from eventlog.session.session import Session
-from eventlog.session.unfinished import state_of
+from eventlog.session.unfinished_sessions import state_of
 from projections.exports.html_text import Shown, import_html, markdown_html, plain_html, shown, visible
 from projections.exports.in_order import backwards, own_messages
 from projections.exports.markdown import SILENT
@@ -21,7 +21,7 @@ from projections.reports.usage import cost_words, own_total
 from projections.reports.wording import counted, moment
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 
-__all__ = ["html_pieces"]
+__all__ = ["html_pieces", "page_head"]
 
 _HINT = 100
 """Characters of a call that are seen while it is folded: its title, or its arguments."""
@@ -30,8 +30,12 @@ _HINT = 100
 def html_pieces(session: Session) -> Iterator[str]:
     """Yield the page of a session piece by piece."""
     import_html()
-    style = files("projections.exports").joinpath("html.css").read_text(encoding="utf-8")
-    yield from _begin(session, style)
+    yield page_head(session.info.title or session.id)
+    yield "<dl>\n"
+    for name, value in _facts(session):
+        if value:
+            yield f"<div><dt>{name}</dt><dd dir=auto>{plain_html(' '.join(value.split()))}</dd></div>\n"
+    yield "</dl>\n</header>\n"
     empty = True
     for text in backwards(_message(message) for message in own_messages(session, 0)):
         empty = False
@@ -41,22 +45,19 @@ def html_pieces(session: Session) -> Iterator[str]:
     yield "</main>\n</body>\n</html>\n"
 
 
-def _begin(session: Session, style: str) -> Iterator[str]:
-    info = session.info
+def page_head(title: str) -> str:
+    """Return a page up to its title, with style and policy; its header is left open."""
+    style = files("projections.exports").joinpath("html.css").read_text(encoding="utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    title = plain_html(" ".join((info.title or info.id).split()))
-    yield (
+    title = plain_html(" ".join(title.split()))
+    return (
         "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n'
         '<meta name=referrer content=no-referrer>\n<meta name=viewport content="width=device-width, initial-scale=1">\n'
         f'<meta name=color-scheme content="light dark">\n<title>{title}</title>\n<style>{style}</style>\n</head>\n'
-        f"<body>\n<main>\n<header>\n<h1 dir=auto>{title}</h1>\n<dl>\n"
+        f"<body>\n<main>\n<header>\n<h1 dir=auto>{title}</h1>\n"
     )
-    for name, value in _facts(session):
-        if value:
-            yield f"<div><dt>{name}</dt><dd dir=auto>{plain_html(' '.join(value.split()))}</dd></div>\n"
-    yield "</dl>\n</header>\n"
 
 
 def _facts(session: Session) -> Iterator[tuple[str, str]]:
@@ -75,7 +76,7 @@ def _facts(session: Session) -> Iterator[tuple[str, str]]:
     yield "cost", _cost(session)
     head = session.store.log.head(session.id)
     state = "" if head is None else state_of(session.store, head, info)
-    yield "state", state if state in {"running", "unfinished"} else ""
+    yield "state", state if state in {"running", "unfinished", "asked"} else ""
 
 
 def _cost(session: Session) -> str:
@@ -106,7 +107,7 @@ def _message(message: TranscriptMessage) -> str:
 
 
 def _part(part: TranscriptPart) -> str:
-    badges = _badges(["result cleared" if mark == "pruned" else mark for mark in part.marks])
+    badges = _badges(["cleared" if mark == "pruned" else mark for mark in part.marks])
     if part.kind == "text":
         if not part.text and not badges:
             return ""

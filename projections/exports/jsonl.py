@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from eventlog.codec.bodies import BYTES
 from eventlog.codec.decoded import events_of
 from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.large_texts import BYTES
 from eventlog.codec.redaction import blank_all
 from eventlog.events import SCHEMA
 from eventlog.history.ranges import covers

@@ -18,7 +18,7 @@ from projections.reports.wording import moment
 from projections.requests.text import sendable
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 
-__all__ = ["markdown_blocks", "markdown_of"]
+__all__ = ["markdown_blocks", "markdown_of", "message_markdown"]
 
 SILENT = {"step-start", "step-finish", "snapshot"}
 """Kinds of parts that are omitted."""
@@ -52,7 +52,7 @@ def _session(session: Session, *, inherited: bool) -> Iterator[str]:
     info = session.info
     base = 0 if inherited else session.version - info.events
     yield from _head(info)
-    yield from backwards(_message(message) for message in own_messages(session, base))
+    yield from backwards(message_markdown(message) for message in own_messages(session, base))
 
 
 def _head(info: SessionInfo) -> Iterator[str]:
@@ -76,7 +76,8 @@ def _head(info: SessionInfo) -> Iterator[str]:
     yield "\n"
 
 
-def _message(message: TranscriptMessage) -> str:
+def message_markdown(message: TranscriptMessage) -> str:
+    """Return one message as Markdown, its head included."""
     marks = [name for name in ("synthetic", "removed") if getattr(message, name)]
     marks += ["summary"] if message.summary else []
     marks += ["covered by a compaction"] if message.covered else []

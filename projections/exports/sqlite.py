@@ -21,9 +21,9 @@ from eventlog.codec.decoded import Recorded
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import blank
 from eventlog.events import LASTING
+from eventlog.history.ancestry import forked_from
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import covers
-from eventlog.history.streams import forked_from
 from eventlog.session.session import Session
 from projections.exports.in_order import own_messages
 from projections.reports.event_json import event_record
@@ -56,7 +56,8 @@ CREATE TABLE parts (
 CREATE TABLE calls (
     session TEXT NOT NULL, part TEXT NOT NULL, message TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL,
     title TEXT NOT NULL, status TEXT NOT NULL, input TEXT NOT NULL, output TEXT NOT NULL, error TEXT NOT NULL,
-    PRIMARY KEY (session, part), FOREIGN KEY (session, part) REFERENCES parts (session, id)
+    arguments_pruned INTEGER NOT NULL, PRIMARY KEY (session, part),
+    FOREIGN KEY (session, part) REFERENCES parts (session, id)
 );
 CREATE TABLE usage (
     session TEXT NOT NULL REFERENCES sessions (id), version INTEGER NOT NULL, time TEXT, message TEXT, purpose TEXT NOT NULL,
@@ -153,6 +154,7 @@ def _part(session: str, message: str, place: int, part: TranscriptPart) -> tuple
 def _call(session: str, message: str, part: TranscriptPart) -> tuple[Any, ...]:
     return (
         session, part.id, message, part.call, part.tool, part.title, part.status, part.input, part.text, part.error,
+        part.arguments_pruned,
     )  # fmt: skip
 
 

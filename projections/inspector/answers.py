@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from functools import partial
 from itertools import islice
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eventlog.errors import CallError, NotFoundError
-from eventlog.errors.base import brief
-from projections.inspector.catalogue import Catalogue
+from eventlog.errors import NotFoundError
+from projections.inspector.catalogue import Catalogue, number
 from projections.inspector.comparison import neutral_json, seen_parts, shortened
 from projections.inspector.history import is_hidden
 from projections.inspector.large_text import MOST, beginning, beginnings, full_size
@@ -20,8 +19,10 @@ from projections.inspector.markup import prose_html, visible
 from projections.inspector.message_json import PAGE_TEXT, message_json, reasons_in
 from projections.inspector.playback import played
 from projections.inspector.room import Room
+from projections.inspector.stored_file import attached
 from projections.inspector.window_series import WindowSeries, window_tokens
 from projections.reports.audit import audit
+from projections.reports.cache_uses import cache_uses
 from projections.reports.session_tree import whole_tree
 from projections.reports.view_diff import diff
 from projections.transcript.transcript import Transcript
@@ -41,10 +42,10 @@ __all__ = [
     "events_to_play",
     "history",
     "messages",
-    "number",
     "part",
     "request",
     "session",
+    "spent",
     "steps",
     "tree",
     "verdicts",
@@ -58,6 +59,8 @@ _PAGE = 30
 _MOST_MESSAGES = 200
 _STEPS = 40
 """Steps of a page."""
+_SPENT = 400
+"""Steps whose tokens and times a page of messages has."""
 _PLAYED = 2_000
 """Events of a page of a replay."""
 _REQUEST = 40
@@ -70,16 +73,6 @@ _LOOKED_FOR = 200
 """Messages in which a part is looked for."""
 
 Query = Mapping[str, str]
-
-
-def number(query: Query, name: str, default: int, *, least: int = 0, most: int = 1 << 53) -> int:
-    """Return a whole number of a query; `CallError` unless it is one in its bounds."""
-    text = query.get(name)
-    if text is None:
-        return default
-    if not text.isdecimal() or not least <= int(text[:20]) <= most:
-        raise CallError(f"{name} is a whole number from {least} to {most}, not {brief(text)}")
-    return int(text)
 
 
 def session(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
@@ -153,6 +146,8 @@ def part(room: Room, query: Query) -> dict[str, Any]:
     if found.kind == "tool" and start == 0:
         answer |= {"input": visible(found.input[:MOST]), "error": visible(found.error[:MOST]), "status": found.status}
         answer |= {"call": found.call, "title": visible(found.title), "pruned": found.pruned}
+        answer["arguments_pruned"] = found.arguments_pruned
+        answer["files"] = attached(room, name)
     return answer
 
 
@@ -282,6 +277,19 @@ def steps(room: Room, query: Query) -> dict[str, Any]:
     }
 
 
+def spent(room: Room, query: Query) -> dict[str, Any]:
+    """Return by message what its model calls took, from the oldest that is asked for on.
+
+    With the times of its calls of tools.
+    """
+    rows = room.history.steps
+    first = bisect_left(rows, number(query, "first", 1), key=lambda row: row.version)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows[first : first + _SPENT]:
+        found.setdefault(row.message, []).append(row.as_json(hidden=False))
+    return {"messages": found}
+
+
 def audited(room: Room, query: Query) -> dict[str, Any]:
     """Check more requests; return how many steps are checked, and with which verdicts."""
     del query
@@ -289,10 +297,11 @@ def audited(room: Room, query: Query) -> dict[str, Any]:
 
 
 def verdicts(room: Room, query: Query) -> dict[str, Any]:
-    """For a few steps whether the request, rebuilt from the events, has the recorded digest."""
+    """For a few steps whether the request has the recorded digest, and what the cache gave."""
     first = number(query, "first", 1, least=1)
     last = number(query, "last", first, least=first, most=first + _STEPS)
-    return {"steps": [_verdict(step) for step in audit(room.session, first, last)]}
+    uses = {use.step: msgspec.to_builtins(use) for use in cache_uses(room.session, first, last)}
+    return {"steps": [{**_verdict(step), "cache": uses.get(step.number)} for step in audit(room.session, first, last)]}
 
 
 def _verdict(step: Any) -> dict[str, Any]:
@@ -307,6 +316,7 @@ def request(room: Room, query: Query) -> dict[str, Any]:
     answer: dict[str, Any] = {
         **row.as_json(hidden=is_hidden(room.session.reader.effective_ranges(), row.version)),
         **_verdict(audited),
+        "cache": next((msgspec.to_builtins(use) for use in cache_uses(room.session, which, which)), None),
         "steps": len(room.history.steps),
         "prices": room.session.store.host.models.date,
         "request": None,

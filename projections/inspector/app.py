@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from time import time
 from typing import TYPE_CHECKING, Any
 
-from eventlog.errors import CallError, EventlogError, NotFoundError
+import msgspec
+
+from eventlog.errors import CallError, EventlogError, NotFoundError, RefusedError
 from eventlog.validation import require, require_or_none
 from projections.inspector import answers
-from projections.inspector.catalogue import Catalogue
+from projections.inspector.asked import AskedCalls
+from projections.inspector.catalogue import Catalogue, Wanted, number
 from projections.inspector.gate import Gate, served_hosts
 from projections.inspector.markup import found_pieces, visible
 from projections.inspector.room import Rooms
+from projections.inspector.stored_file import stored_file
+from projections.inspector.taken_out import message_copies, session_file
 from projections.server import live_app
 
 if TYPE_CHECKING:
@@ -28,16 +33,21 @@ __all__ = ["inspector"]
 
 _LISTED = 100
 """Sessions of a page of the list, at most."""
+_BODY = 1_000_000
+"""Bytes of a request that is posted, at most."""
 _UNCHANGED = 10
 """Seconds after which an unchanged list is answered again: a lease may be over."""
 
 
-def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
-    """Return an application that shows the sessions of a store to people, and only reads.
+def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None, answers: bool = False) -> ASGIApp:
+    """Return an application that shows the sessions of a store to people.
 
     `host` is what it is served on: requests that name another are refused. With a `token` requests
-    without it are refused.
+    without it are refused. It only reads, unless `answers` lets a person answer for calls that
+    wait; this needs a token and a store that may be written. It may be mounted under a path.
     """
+    if answers and token is None:
+        raise CallError("answers in the page need a token: other programs of this machine could give them")
     require(str, host, "a host is a str")
     require_or_none(str, token, "a token is a str")
     try:
@@ -46,18 +56,23 @@ def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None
         from starlette.staticfiles import StaticFiles
     except ImportError as error:
         raise CallError("the inspector needs the extra `server`: pip install '.[server]'") from error
-    pages = _Pages(store)
+    pages, asked = _Pages(store), AskedCalls(store, answers=answers)
     routes = [
         Route("/", pages.index),
         Route("/api/sessions", pages.sessions),
         Route("/api/search", pages.answer(pages.found)),
         Route("/api/scopes", pages.answer(lambda _: {"scopes": pages.catalogue.scopes()})),
+        Route("/api/families", pages.answer(lambda _: pages.catalogue.families())),
+        Route("/api/asked", pages.answer(lambda request: asked.listed(request.query_params))),
+        Route("/api/answer", pages.posted(asked.answer), methods=["POST"]),
+        Route("/api/file", pages.file),
+        Route("/api/export", pages.exported),
         *(Route(f"/api/{name}", pages.answer(_in_room(pages, told))) for name, told in _ABOUT_A_SESSION.items()),
         Mount("/live", live_app(store, authorize=lambda _request, _session: True)),  # the gate let it through
         Mount("/page", StaticFiles(directory=str(files("projections.inspector") / "page"))),
     ]
     hosts, addresses = served_hosts(host)
-    return Gate(Starlette(routes=routes), hosts=hosts, addresses=addresses, token=token)
+    return Gate(Starlette(routes=routes), hosts=hosts, addresses=addresses, token=token, answers=answers)
 
 
 def _in_room(pages: _Pages, told: Callable[..., dict[str, Any]]) -> Callable[[Request], dict[str, Any]]:
@@ -85,6 +100,8 @@ _ABOUT_A_SESSION: dict[str, Callable[..., dict[str, Any]]] = {
     "window": answers.window,
     "window-now": answers.window_now,
     "steps": answers.steps,
+    "copies": message_copies,
+    "spent": answers.spent,
     "audited": answers.audited,
     "verdicts": answers.verdicts,
     "request": answers.request,
@@ -104,16 +121,38 @@ class _Pages:
 
     def answer(self, find: Callable[[Request], Any]) -> Callable[[Request], Response]:
         """Return a route that answers with JSON, and with a sentence where that fails."""
+        from starlette.responses import Response
 
         def route(request: Request) -> Response:
             try:
-                return _json(find(request))
+                found = find(request)
+                return found if isinstance(found, Response) else _json(found)
             except NotFoundError as error:
                 return _json({"error": str(error)}, 404)
+            except RefusedError as error:
+                return _json({"error": str(error)}, 409)
             except CallError as error:
                 return _json({"error": str(error)}, 400)
             except EventlogError as error:
                 return _json({"error": str(error)}, 500)
+
+        return route
+
+    def posted(self, act: Callable[[dict[str, str]], Any]) -> Callable[[Request], Awaitable[Response]]:
+        """Return a route that acts on the JSON object of texts in a request."""
+        from starlette.concurrency import run_in_threadpool
+
+        async def route(request: Request) -> Response:
+            body = bytearray()
+            async for piece in request.stream():
+                body += piece
+                if len(body) > _BODY:
+                    return _json({"error": f"an answer has at most {_BODY} bytes"}, 413)
+            try:
+                given = msgspec.json.decode(body, type=dict[str, str])
+            except msgspec.MsgspecError as error:
+                return _json({"error": f"an answer is a JSON object of texts: {error}"}, 400)
+            return await run_in_threadpool(self.answer(lambda _: act(given)), request)
 
         return route
 
@@ -140,6 +179,30 @@ class _Pages:
         response.headers["cache-control"] = "no-cache"
         return response
 
+    def file(self, request: Request) -> Response:
+        """A stored file: an image to be shown, anything else as a download."""
+        from starlette.responses import Response
+
+        def found(request: Request) -> Response:
+            room = self.rooms.enter(request.query_params.get("session", ""))
+            with room.lock:
+                room.refresh()
+                place = number(request.query_params, "index", 0)
+                file = stored_file(room, request.query_params.get("part", ""), place)
+            return Response(file.data, headers=file.headers)
+
+        return self.answer(found)(request)
+
+    def exported(self, request: Request) -> Response:
+        """A session as a file."""
+        from starlette.responses import StreamingResponse
+
+        def found(request: Request) -> Response:
+            file = session_file(self.store, request.query_params)
+            return StreamingResponse(file.pieces, headers=file.headers)
+
+        return self.answer(found)(request)
+
     def found(self, request: Request) -> dict[str, Any]:
         """A page of a search over all that was said."""
         query = request.query_params
@@ -150,7 +213,7 @@ class _Pages:
             kinds=[query["kind"]] if "kind" in query else None,  # type: ignore[list-item]  # checked there
             ranked=query.get("order") == "ranked",
             cursor=query.get("cursor"),
-            limit=answers.number(query, "limit", 30, least=1, most=_LISTED),
+            limit=number(query, "limit", 30, least=1, most=_LISTED),
         )
         return {"hits": [self._hit(hit) for hit in page.hits], "next": page.next, "behind": page.behind}
 
@@ -172,12 +235,9 @@ class _Pages:
     def _listed(self, request: Request) -> dict[str, Any]:
         query = request.query_params
         return self.catalogue.page(
-            scope=query.get("scope"),
-            archived={"yes": True, "no": False}.get(query.get("archived", "")),
-            state=query.get("state", ""),
-            text=query.get("text", ""),
+            Wanted.asked(query),
             cursor=query.get("cursor"),
-            limit=answers.number(query, "limit", 50, least=1, most=_LISTED),
+            limit=number(query, "limit", 50, least=1, most=_LISTED),
             estimates="estimates" in query,
         )
 

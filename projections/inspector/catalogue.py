@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from msgspec.structs import replace
 
-from eventlog.session.unfinished import state_of
+from eventlog.errors import CallError
+from eventlog.errors.base import brief
+from eventlog.session.unfinished_sessions import state_of
 from projections.inspector.estimates import Estimates
 from projections.inspector.markup import visible
 
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
 
     from eventlog import SessionInfo, Store
 
-__all__ = ["Catalogue", "info_json"]
+__all__ = ["Catalogue", "Wanted", "info_json", "number"]
 
 _LOOKED_AT = 100
 """Sessions that a search for a state reads first; then twice as many."""
@@ -27,6 +32,82 @@ _FOUND = 200
 """Sessions of a search in the titles, at most."""
 _FRESH = 2.0
 """Seconds for which all heads are not read again."""
+_SELDOM = 10.0
+"""Seconds for which sub-sessions are not counted again."""
+_ORDERS: dict[str, Callable[[SessionInfo], Any]] = {
+    "": lambda info: info.updated,
+    "created": lambda info: info.created,
+    "messages": lambda info: info.messages,
+    "tokens": lambda info: info.tokens,
+    "cost": lambda info: info.spent or 0,
+}
+"""Order of a list, the largest first; by default that of the last activity."""
+Answer: TypeAlias = dict[str, Any]
+
+
+class Wanted(NamedTuple):
+    """The sessions that a list has, and their order.
+
+    Those of one `scope`, `archived` or not, sub-sessions or not, in one `state`, below one
+    `parent`, with a `text` in the title, active at `since` or later and before `until` (UTC
+    milliseconds), that cost `least` US dollars by what was recorded.
+    """
+
+    scope: str | None = None
+    archived: bool | None = None
+    subsessions: bool | None = None
+    state: str = ""
+    parent: str | None = None
+    text: str = ""
+    since: int = 0
+    until: int = 0
+    least: Decimal | None = None
+    sort: str = ""
+
+    @property
+    def is_special(self) -> bool:
+        """Whether the store has no list of these: all heads are read."""
+        return bool(self.parent or self.text or self.since or self.until or self.least or self.sort)
+
+    @classmethod
+    def asked(cls, query: Mapping[str, str]) -> Self:
+        """Return what a query asks for; `CallError` for a word that it may not have."""
+        sort, least = query.get("sort", ""), query.get("cost")
+        if sort not in _ORDERS:
+            raise CallError(f"sort is one of {', '.join(filter(None, _ORDERS))}, not {brief(sort)}")
+        try:
+            dollars = None if least is None else Decimal(least)
+        except ArithmeticError:
+            raise CallError(f"cost is a number of US dollars, not {brief(least)}") from None
+        return cls(
+            scope=query.get("scope"),
+            archived=_YES.get(query.get("archived", "")),
+            subsessions=_YES.get(query.get("subsessions", "")),
+            state=query.get("state", ""),
+            parent=query.get("parent"),
+            text=query.get("text", ""),
+            since=number(query, "since", 0),
+            until=number(query, "until", 0),
+            least=dollars,
+            sort=sort,
+        )
+
+
+def _place(cursor: str | None) -> int:
+    return number({} if cursor is None else {"cursor": cursor}, "cursor", 0)
+
+
+_YES = {"yes": True, "no": False}
+
+
+def number(query: Mapping[str, str], name: str, default: int, *, least: int = 0, most: int = 1 << 53) -> int:
+    """Return a whole number of a query; `CallError` unless it is one in its bounds."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal()) or not least <= int(text[:20]) <= most:
+        raise CallError(f"{name} is a whole number from {least} to {most}, not {brief(text)}")
+    return int(text)
 
 
 def info_json(info: SessionInfo) -> dict[str, Any]:
@@ -68,47 +149,57 @@ class Catalogue:
         self._mark = ""
         self._read_at = 0.0
 
-    def everyone(self) -> list[SessionInfo]:
-        """All sessions, in the order of their ids."""
+    def everyone(self, fresh: float = _FRESH) -> list[SessionInfo]:
+        """All sessions, in the order of their ids, as they were at most `fresh` seconds ago."""
         with self._lock:
-            if monotonic() - self._read_at > _FRESH and (mark := self._store.cursor()) != self._mark:
+            if monotonic() - self._read_at > fresh and (mark := self._store.cursor()) != self._mark:
                 self._infos, self._mark = list(self._store.sessions()), mark
                 self._read_at = monotonic()
             return self._infos
 
-    def page(
-        self,
-        *,
-        scope: str | None = None,
-        archived: bool | None = None,
-        state: str = "",
-        text: str = "",
-        cursor: str | None = None,
-        limit: int = 20,
-        estimates: bool = False,
-    ) -> dict[str, Any]:
+    def page(self, wanted: Wanted, *, cursor: str | None = None, limit: int = 20, estimates: bool = False) -> Answer:
         """A page of the list, and the cursor of the next one.
 
-        Sessions of a state are looked for among the newest first, for a fraction of a second: a
+        Sessions of a state are looked for in the order of the list, for a fraction of a second: a
         page may have few of them, or none, and a cursor with which the search goes on. `estimates`
         of costs that are not known yet take another fraction.
         """
-        if text:
-            found = self._store.sessions(scope=scope, archived=archived, text=text)
-            newest = sorted(found, key=lambda info: (-info.updated, info.id))
-            known = map(self.with_state, newest[:_FOUND])
-            shown = [info for info in known if not state or info.state == state]
-            return self.listed(shown, wait=estimates) | {"next": None, "looked": len(newest)}
         infos: list[SessionInfo] = []
-        looked, end = 0, monotonic() + _SLICE
+        looked, end, state = 0, monotonic() + _SLICE, wanted.state
         size = _LOOKED_AT if state else limit
+        chosen = self._chosen(wanted) if wanted.is_special else None
         while True:
-            page = self._store.newest_sessions(scope, archived=archived, cursor=cursor, limit=size)
-            infos += [info for info in page.sessions if not state or info.state == state]
-            looked, cursor = looked + len(page.sessions), page.next
+            if chosen is None:
+                page = self._store.newest_sessions(
+                    wanted.scope, archived=wanted.archived, subsessions=wanted.subsessions, cursor=cursor, limit=size
+                )
+                found, cursor = [*page.sessions], page.next
+            else:
+                start = _place(cursor)
+                found = [*map(self.with_state, chosen[start : start + size])]
+                cursor = str(start + size) if start + size < len(chosen) else None
+            infos += [info for info in found if not state or info.state == state]
+            looked += len(found)
             if not state or cursor is None or len(infos) >= limit or monotonic() > end:
                 return self.listed(infos, wait=estimates) | {"next": cursor, "looked": looked}
             size *= 2
+
+    def _chosen(self, wanted: Wanted) -> list[SessionInfo]:
+        """All sessions that a special list has, in its order; it reads the heads of all."""
+        known = {info.id for info in self.everyone()}
+        title, upto = wanted.text.casefold(), wanted.until or 1 << 62
+        found = [
+            info
+            for info in self.everyone()
+            if (wanted.scope is None or info.scope == wanted.scope)
+            and (wanted.archived is None or info.archived == wanted.archived)
+            and (wanted.parent is None or info.parent == wanted.parent)
+            and (wanted.subsessions is None or (info.parent in known) == wanted.subsessions)
+            and wanted.since <= info.updated < upto
+            and (wanted.least is None or (info.spent or 0) >= wanted.least)
+            and title in info.title.casefold()
+        ]
+        return sorted(found, key=lambda info: (-_ORDERS[wanted.sort](info), -info.updated, info.id))
 
     def with_state(self, info: SessionInfo) -> SessionInfo:
         """Return the facts with whether a task runs the session, or has to go on with it."""
@@ -135,6 +226,10 @@ class Catalogue:
             counts[info.scope] = counts.get(info.scope, 0) + 1
         ranked = sorted(counts.items(), key=lambda found: (-found[1], found[0]))
         return [{"scope": scope, "shown": visible(scope), "sessions": count} for scope, count in ranked[:_FOUND]]
+
+    def families(self) -> dict[str, int]:
+        """Return the number of sub-sessions of each session that has some."""
+        return Counter(info.parent for info in self.everyone(_SELDOM) if info.parent is not None)
 
     def forks_of(self, session: str) -> list[dict[str, Any]]:
         """The sessions that were forked from one, with the version at which they leave it."""

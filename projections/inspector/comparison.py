@@ -13,7 +13,7 @@ from projections.view.explain import SHOWING, reason_in
 from projections.view.message_rendering import MessageRenderer
 from projections.view.neutral import Call, File, Result
 from projections.view.options import DEFAULT
-from projections.view.selection import carryover_of, is_hidden, shows_question
+from projections.view.selection import boundary_of, carryover_of, is_hidden, shows_question
 
 if TYPE_CHECKING:
     from projections.conversation.parts import Part
@@ -38,7 +38,8 @@ def seen_parts(state: Conversation, told: TranscriptMessage, resolve: Resolver) 
     if message is None:
         return {}
     question = shows_question(state, message, DEFAULT)
-    draft = MessageRenderer(message, DEFAULT, resolve, shows_question=question)
+    boundary = boundary_of(state, message)
+    draft = MessageRenderer(message, DEFAULT, resolve, shows_question=question, boundary=boundary)
     gone = is_hidden(state, message, DEFAULT) or draft.is_left_out()
     found: dict[str, dict[str, Any]] = {}
     for part in message.parts:

@@ -3,7 +3,7 @@
 A page of another site may send requests to a server on this machine, and a name that it owns may
 resolve to 127.0.0.1.  So a request must name this server as its host, and must not come from
 another site, unless it brings the token: the file comes from elsewhere that leads a browser here.
-The server answers reading methods only.
+The server answers reading methods only, and a posted answer for a call where these are allowed.
 
 A browser sends a cookie to all ports of a host.  So the cookie is named after the port, that two
 inspectors have one each, and its value is made from token and port: a server on another port that
@@ -44,8 +44,20 @@ _HEADERS = {
 class Gate:
     """An ASGI application that lets requests of the user's own browser through to another."""
 
-    def __init__(self, inside: ASGIApp, *, hosts: Iterable[str], addresses: bool = False, token: str | None) -> None:
-        """`hosts` are names without port; `addresses`: any numeric address is one, too."""
+    def __init__(
+        self,
+        inside: ASGIApp,
+        *,
+        hosts: Iterable[str],
+        addresses: bool = False,
+        token: str | None,
+        answers: bool = False,
+    ) -> None:
+        """`hosts` are names without port; `addresses`: any numeric address is one, too.
+
+        `answers`: the page may post answers for calls that wait.
+        """
+        self._answers = answers
         self._inside = inside
         self._hosts = frozenset(host.lower() for host in hosts)
         self._addresses = addresses
@@ -72,28 +84,36 @@ class Gate:
                 ]
             await send(message)
 
-        enters = scope["path"] == "/" and self._knows(_queried(scope))
-        refused = self._refusal(scope, headers, enters=enters)
+        mount: str = scope.get("root_path", "")  # an application has this one under a path
+        path = scope["path"].removeprefix(mount)
+        enters = path in {"", "/"} and self._knows(_queried(scope))
+        refused = self._refusal(scope, headers, enters=enters, posts=self._answers and path == "/api/answer")
         if refused is not None:
             await _answer(guarded, *refused)
         elif self._token is None or self._brings_cookie(headers) or self._knows(_bearer(headers)):
             await self._inside(scope, receive, guarded)
         elif enters:
             name, value = self._cookie(headers["host"])
-            cookie = ("set-cookie", f"{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={_FOREVER}")
+            cookie = ("set-cookie", f"{name}={value}; Path={mount}/; HttpOnly; SameSite=Strict; Max-Age={_FOREVER}")
             if _is_own(headers):
-                await _answer(guarded, 303, "", ("location", "/"), cookie)
+                await _answer(guarded, 303, "", ("location", f"{mount}/"), cookie)
             else:  # a redirect would belong to the file that led here, and bring no cookie
-                await _answer(guarded, 200, "The sessions are at /.", ("refresh", "0; url=/"), cookie)
+                await _answer(guarded, 200, f"The sessions are at {mount}/.", ("refresh", f"0; url={mount}/"), cookie)
         else:
             await _answer(guarded, 401, "This inspector asks for a token: open the address that it printed.")
 
-    def _refusal(self, scope: Scope, headers: dict[str, str], *, enters: bool) -> tuple[int, str] | None:
+    def _refusal(self, scope: Scope, headers: dict[str, str], *, enters: bool, posts: bool) -> tuple[int, str] | None:
         """Return status and sentence for a request that is refused.
 
-        One that `enters` brings the token in its address: it may come from a file.
+        One that `enters` brings the token in its address: it may come from a file. One that `posts`
+        names its origin, and is JSON, which a form of another site cannot send.
         """
-        if scope["method"] not in {"GET", "HEAD"}:
+        if posts:
+            if scope["method"] != "POST":
+                return 405, "An answer is posted: send POST."
+            if "origin" not in headers or headers.get("content-type", "") != "application/json":
+                return 403, "An answer comes from the page: JSON, with its Origin."
+        elif scope["method"] not in {"GET", "HEAD"}:
             return 405, "The inspector only reads: send GET."
         host = headers.get("host", "")
         if not self._serves(host):

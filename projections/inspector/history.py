@@ -13,6 +13,8 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
+from eventlog.values import Opaque, Reasoning, Text, Tool
+from projections.inspector.markup import visible
 from projections.reports.timeline import TimelineBuilder, TimelineEntry
 from projections.reports.usage import UsageTotals
 
@@ -34,12 +36,15 @@ JUMPS = frozenset(
         "compacted",
         "compaction-failed",
         "compaction-undone",
+        "provider-compaction",
         "rolled-back",
         "removed",
         "redacted",
         "forgotten",
         "settled",
         "interrupt",
+        "asked",
+        "answered",
         "broke-off",
     )
 )
@@ -61,10 +66,22 @@ _JUMPING = frozenset(
         ev.RecordForgotten,
         ev.Settled,
         ev.InterruptRequested,
+        ev.CallAsked,
+        ev.CallAnswered,
         ev.MessageFinished,
     )
 )
 """The events that give such entries."""
+
+
+class ToolRun(msgspec.Struct):
+    """A call of a step: its part, its tool, and when it ran."""
+
+    part: str
+    tool: str
+    began: int | None = None
+    ended: int | None = None
+    failed: bool = False
 
 
 class StepRow(msgspec.Struct):
@@ -90,6 +107,9 @@ class StepRow(msgspec.Struct):
     cache_write: int = 0
     reported: int | None = None
     """Tokens of the request, as its provider counts them, those of a cache included."""
+    first: int | None = None
+    """When the first part of the answer began."""
+    tools: list[ToolRun] = msgspec.field(default_factory=list["ToolRun"])
     cost: Decimal | None = None
     estimate: Decimal | None = None
     """The cost by the catalogue's prices of now, where none was recorded."""
@@ -97,7 +117,9 @@ class StepRow(msgspec.Struct):
     def as_json(self, *, hidden: bool) -> dict[str, Any]:
         """The row as JSON values."""
         money = {name: None if (paid := getattr(self, name)) is None else str(paid) for name in ("cost", "estimate")}
-        return {**{name: getattr(self, name) for name in self.__struct_fields__}, **money, "hidden": hidden}
+        tools = [{**msgspec.to_builtins(run), "tool": visible(run.tool)} for run in self.tools]
+        row = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {**row, **money, "tools": tools, "hidden": hidden}
 
 
 class History:
@@ -116,11 +138,15 @@ class History:
         self.last_time = 0
         self.redacted: set[str] = set()
         """Parts that were redacted in this session."""
+        self.attached: dict[str, int] = {}
+        """By call the version of its result, if that has files."""
         self._models = models
         self._builder = TimelineBuilder()
         self._makers: dict[str, tuple[str, Model | None]] = {}
         self._open: dict[str, StepRow] = {}
         """The newest step of each message."""
+        self._runs: dict[str, ToolRun] = {}
+        """The calls that have no result yet."""
 
     def catch_up(self, session: Session) -> None:
         """Take in what was appended since the last call."""
@@ -156,13 +182,30 @@ class History:
             case ev.UsageRecorded():
                 self.usage.add(item, self._models)
                 self._use(item)
+            case ev.PartStarted() if item.message in self._open:
+                self._answer(self._open[item.message], item, span.time)
+            case ev.ToolRunning() if item.part in self._runs:
+                self._runs[item.part].began = span.time
+            case ev.ToolCompleted() | ev.ToolFailed():
+                if isinstance(item, ev.ToolCompleted) and item.attachments:
+                    self.attached[item.part] = span.first
+                if (run := self._runs.pop(item.part, None)) is not None:
+                    run.ended, run.failed = span.time, isinstance(item, ev.ToolFailed)
             case ev.PartRedacted():
                 self.redacted.add(item.part)
             case _:
                 pass
-        if type(item) in _JUMPING:
+        if type(item) in _JUMPING or (isinstance(item, ev.PartStarted) and isinstance(item.kind, Opaque)):
             entries = self._builder.entries(item, span.first, span.time)
             self.jumps += [entry for entry in entries if entry.kind in JUMPS]
+
+    def _answer(self, row: StepRow, event: ev.PartStarted, time: int) -> None:
+        if not isinstance(event.kind, (Text, Reasoning, Tool)):
+            return
+        row.first = time if row.first is None else row.first
+        if isinstance(event.kind, Tool):
+            run = self._runs[event.part] = ToolRun(event.part, event.kind.tool)
+            row.tools.append(run)
 
     def _begin(self, event: ev.StepStarted, span: Span) -> None:
         agent, model = self._makers.get(event.message, ("", None))

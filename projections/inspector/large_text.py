@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
-from eventlog.codec.bodies import to_file
+from eventlog.codec.large_texts import to_file
 
 if TYPE_CHECKING:
     from eventlog import Session

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from html import escape
+from time import thread_time
 from typing import TYPE_CHECKING, Any, cast
 
 from projections.exports.html_text import markdown_html, markdown_words, plain_html, visible
@@ -18,6 +19,10 @@ RENDERED = 60_000
 """Characters of a text that are rendered as Markdown; a longer one is shown as it is."""
 _HIGHLIGHTED = 20_000
 """Characters of a block of code that are coloured."""
+_STRANGE = re.compile(r"[^\n]{1000}|\s{500}")
+"""A long line or blank, which takes some grammars seconds: its block has no colours."""
+_SLICE = 0.1
+"""Seconds of processor time after which the rest of a block stays without colours."""
 _BEGIN, _END = "\ue000", "\ue001"
 """Stand around what was found while Markdown is read: neither blank nor punctuation."""
 _HALF = re.compile(r"(?<!\w)(\*{2,3}|`{1,3})|(\*{2,3}|`{1,3})(?!\w)")
@@ -51,15 +56,24 @@ def found_pieces(text: str, found: Sequence[tuple[int, int]], *, prose: bool) ->
 
 
 def code_html(text: str, language: str) -> str:
-    """Return safe HTML of a piece of code, coloured where its language is known."""
-    lexer = _lexer(language.strip().split(" ")[0].lower()) if len(text) <= _HIGHLIGHTED else None
+    """Return safe HTML of a piece of code, coloured where its language is known.
+
+    Some grammars take a time that is quadratic in the length of a text: their rest is not coloured.
+    """
+    is_read = len(text) <= _HIGHLIGHTED and not _STRANGE.search(text)
+    lexer = _lexer(language.strip().split(" ")[0].lower()) if is_read else None
     if lexer is None:
         return escape(text)
     pieces: list[str] = []
+    done, end = 0, thread_time() + _SLICE
     for kind, value in lexer.get_tokens(text):
         colour = _COLOURS.get(str(kind).split(".")[1] if "." in str(kind) else "")
         written = escape(value)
         pieces.append(f'<span class="{colour}">{written}</span>' if colour and value.strip() else written)
+        done += len(value)
+        if thread_time() > end:
+            pieces.append(escape(text[done:]))
+            break
     return "".join(pieces)
 
 

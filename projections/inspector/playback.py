@@ -22,7 +22,9 @@ __all__ = ["played"]
 
 _SHOWN = 4_000
 """Characters of a text that came as a whole."""
-_WHAT = frozenset(("pruned", "restored", "compacted", "compaction-failed", "rolled-back", "settled", "interrupt"))
+_WHAT = frozenset(
+    ("pruned", "restored", "compacted", "compaction-failed", "rolled-back", "settled", "interrupt", "asked", "answered")
+)
 
 
 def played(session: Session, redacted: set[str], after: int, limit: int) -> tuple[list[dict[str, Any]], int]:

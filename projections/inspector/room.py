@@ -9,15 +9,14 @@ from threading import Lock, RLock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from eventlog.events import PartRedacted
-from eventlog.session.unfinished import state_of
+from eventlog.session.unfinished_sessions import state_of
 from projections.inspector.history import History
 from projections.inspector.told import Told, told
 from projections.inspector.window_series import WindowSeries
 from projections.replay.checkpoints import Checkpoints
-from projections.replay.loop import Follower, state_at
 from projections.reports.audit import audit, audited_step
-from projections.view.followed_view import PROJECTION
+from projections.view.options import DEFAULT
+from projections.view.targets import PROJECTION, TargetFollower, state_for
 
 if TYPE_CHECKING:
     from eventlog import Store
@@ -52,10 +51,9 @@ class Room:
         """How many requests match their digests, and how many do not, of those checked so far."""
         self._audit: Iterator[AuditedStep] | None = None
         self._history = self._new_history()
-        self._looked = self.session.version
         self._gone: object = None
-        """Records forgotten and parts redacted in parents, up to the version that was looked at."""
-        self._follower: Follower[Conversation] | None = None
+        """Records forgotten and parts redacted, inherited ones included, when it was looked at."""
+        self._follower: TargetFollower | None = None
         self._states: OrderedDict[int, Conversation] = OrderedDict()
         self._readers: OrderedDict[tuple[int, int], Iterator[Told]] = OrderedDict()
         self._request: tuple[object, tuple[AuditedStep, StepRequest | None]] | None = None
@@ -72,14 +70,13 @@ class Room:
     def refresh(self) -> None:
         """Let go of all that has in it what was redacted or forgotten since it was read."""
         reader = self.session.reader
-        version, gone = self.session.version, (reader.forgotten(), reader.inherited_redactions())
-        spans = reader.spans(self._looked, version)
-        if gone != self._gone or any(isinstance(span.item, PartRedacted) for span in spans):
+        gone = reader.forgotten(), reader.redactions()
+        if gone != self._gone:
             self._history, self._follower, self.series, self._request = self._new_history(), None, None, None
             self._audit, self.verdicts = None, Counter()
             self._states.clear()
             self._readers.clear()
-        self._gone, self._looked = gone, version
+        self._gone = gone
 
     def is_far(self) -> bool:
         """Whether the newest state takes a long replay: no checkpoint of it is near."""
@@ -95,18 +92,17 @@ class Room:
 
     def redacted(self) -> set[str]:
         """The parts that must not be shown, inherited ones included."""
-        return self.history.redacted | set(self.session.reader.inherited_redactions())
+        return set(self.session.reader.redactions())
 
     def state(self, at: int | None = None) -> Conversation:
         """The conversation behind the model's view right after a version, by default now."""
         if at is None or at == self.session.version:
             if self._follower is None:
-                self._follower = Follower(PROJECTION, self.session.reader, Checkpoints(self.session.store.log))
-            self._follower.advance()
-            return self._follower.state
+                self._follower = TargetFollower(self.session.reader, Checkpoints(self.session.store.log))
+            return self._follower.advance(DEFAULT)
         state = self._states.get(at)
         if state is None:
-            state = self._states[at] = state_at(self.session, PROJECTION, at).state
+            state = self._states[at] = state_for(self.session, at, DEFAULT).state
             if len(self._states) > _STATES:
                 self._states.popitem(last=False)
         self._states.move_to_end(at)

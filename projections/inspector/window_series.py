@@ -16,14 +16,13 @@ import msgspec
 
 from projections.inspector.large_text import beginning
 from projections.replay.checkpoints import Checkpoints
-from projections.replay.loop import Follower
 from projections.tokens import LogCountCache, TokenCounter
 from projections.view.assembly import Assembly
-from projections.view.followed_view import PROJECTION
 from projections.view.model_view import ModelView
 from projections.view.offer import offer_of
 from projections.view.options import DEFAULT
 from projections.view.system_prompt import system_segments
+from projections.view.targets import TargetFollower, addressed
 from projections.view.token_count import ViewCounter
 from projections.window.policy.limits import usable
 from projections.window.policy.policy import decode_policy
@@ -65,7 +64,9 @@ def _thinned(versions: list[int], most: int) -> list[int]:
 
 def window_tokens(session: Session, state: Conversation, version: int) -> int:
     """Return the tokens of the window at a version, as the point of that version has them."""
-    view = _view(session, state, version, Assembly(state, DEFAULT, partial(beginning, session, most=_COUNTED)))
+    view = _view(
+        session, state, version, Assembly(state, addressed(state, DEFAULT), partial(beginning, session, most=_COUNTED))
+    )
     return _counter(session, state).count(view.messages, view.system, view.tools, view.format)
 
 
@@ -89,7 +90,8 @@ class WindowSeries:
         self._session = session
         self._waiting = sample(history)[::-1]
         self._steps = [step.version for step in history.steps]
-        self._follower: Follower[Conversation] | None = None
+        self._follower: TargetFollower | None = None
+        self._state: Conversation | None = None
         self._assembly: Assembly | None = None
         self._counter: ViewCounter | None = None
         self._kinds = RunningKinds()
@@ -116,12 +118,11 @@ class WindowSeries:
     def _point(self, version: int) -> dict[str, Any]:
         if self._follower is None:
             checkpoints = Checkpoints(self._session.store.log)
-            self._follower = Follower(PROJECTION, self._session.reader, checkpoints, at=version)
-        before = self._follower.state
-        self._follower.advance(version)
-        state = self._follower.state
+            self._follower = TargetFollower(self._session.reader, checkpoints)
+        before, state = self._state, self._follower.advance(DEFAULT, version)
+        self._state = state
         if self._assembly is None or state is not before:
-            self._assembly = Assembly(state, DEFAULT, self._text)
+            self._assembly = Assembly(state, addressed(state, DEFAULT), self._text)
         if self._counter is None:
             self._counter = _counter(self._session, state)
         view = _view(self._session, state, version, self._assembly)

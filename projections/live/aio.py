@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 from eventlog.following.follower import Watch
 from eventlog.following.loop_bell import LoopBell
-from eventlog.history.streams import forked_from
+from eventlog.history.ancestry import forked_from
 from eventlog.store import Store
 from projections.live.live_session import LIMIT, LONGEST, LiveSession
 from projections.live.patches import Update

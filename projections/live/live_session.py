@@ -16,9 +16,9 @@ from eventlog import events as ev
 from eventlog.codec.decoded import decode_commit
 from eventlog.codec.payload import is_encrypted
 from eventlog.errors import ErasedError, NotFoundError
+from eventlog.history.ancestry import forked_from, head_of
 from eventlog.history.catalog import entry_of
 from eventlog.history.forgotten import forgotten_in
-from eventlog.history.streams import forked_from, head_of
 from eventlog.log.commit import Commit, Head
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -26,7 +26,7 @@ from eventlog.validation import require, require_or_none
 from projections.live.form import Form, Json
 from projections.live.open_messages import OpenMessages
 from projections.live.page_changes import PageChanges
-from projections.live.patches import Update, encoded, joined, message_patches, part_set
+from projections.live.patches import Update, encoded, joined, message_patches, new_part, part_set
 from projections.transcript.message import TranscriptMessage
 from projections.transcript.message_json import page_json, part_json
 from projections.transcript.transcript import Transcript
@@ -201,18 +201,27 @@ class LiveSession:
         if last is None:
             return []
         self._version, self._tag = last.last, last.leaf[:4]
-        patches = [patch for patch in step.patches if patch.get("part") not in step.redacted]
+        patches = [*self._without_redacted(step)]
         patches += ({"message": message} for message in self._open.documents())
-        patches += (
-            part_set(name, part)
-            for name in step.redacted
-            if (message := self._open.message_of(name)) is not None and message not in self._open.born
-            if (part := self._open.part(name)) is not None
-        )
         if step.touched or step.parts or step.covers:
             patches += self._compared(step, before)
         patches += self._open.let_go()
         return patches
+
+    def _without_redacted(self, step: PageChanges) -> Iterator[Json]:
+        """Yield the patches of open messages; a part that was redacted comes as it is now."""
+        waiting = dict.fromkeys(step.redacted)
+        for patch in step.patches:
+            name = patch.get("part")
+            if name not in step.redacted:
+                yield patch
+            elif "of" in patch and (part := self._open.part(name)) is not None:
+                waiting.pop(name)
+                yield new_part(patch["of"], part)
+        for name in waiting:
+            message = self._open.message_of(name)
+            if message is not None and message not in self._open.born and (part := self._open.part(name)) is not None:
+                yield part_set(name, part)
 
     def _compared(self, step: PageChanges, before: int) -> Iterator[Json]:
         """Yield what changed of complete messages, compared with the transcript before."""

@@ -86,7 +86,7 @@ def _of_part(event: Any) -> _About:
 
 
 def _of_parts(event: Any) -> _About:
-    return None, event.parts
+    return None, (*event.parts, *event.arguments)
 
 
 _ABOUT: dict[type[ev.Base], Callable[[Any], _About]] = {

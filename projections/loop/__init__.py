@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from projections.loop.context.aio import AsyncContextWindow, afill, afill_retrying
     from projections.loop.context.compaction_run import CompactionResult
+    from projections.loop.context.model_request import ModelRequest
     from projections.loop.context.refused_request import refusal
     from projections.loop.context.report import WindowReport, window_report
     from projections.loop.context.retrying import fill_retrying
     from projections.loop.context.running_call import RunningCall
     from projections.loop.context.summarize_with import summarize_with
     from projections.loop.context.window import ContextWindow
-    from projections.loop.context.window_state import ModelRequest
     from projections.loop.decision.steps import (
+        Ask,
         Blocked,
         CallModel,
         Compact,
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
         Stop,
         Wait,
     )
-    from projections.loop.tasks.answer import answer_text
+    from projections.loop.tasks.answer_text import answer_text
     from projections.loop.tasks.task_calls import task_tool
 
 __all__ = [
+    "Ask",
     "AsyncContextWindow",
     "Blocked",
     "CallModel",
@@ -70,12 +72,13 @@ __all__ = [
 _HOMES = {
     "context.aio": ("AsyncContextWindow", "afill", "afill_retrying"),
     "context.compaction_run": ("CompactionResult",),
+    "context.model_request": ("ModelRequest",),
     "context.refused_request": ("refusal",),
     "context.report": ("WindowReport", "window_report"),
     "context.running_call": ("RunningCall",),
     "context.window": ("ContextWindow",),
-    "context.window_state": ("ModelRequest",),
     "decision.steps": (
+        "Ask",
         "Blocked",
         "CallModel",
         "Compact",
@@ -92,7 +95,7 @@ _HOMES = {
     ),
     "context.summarize_with": ("summarize_with",),
     "context.retrying": ("fill_retrying",),
-    "tasks.answer": ("answer_text",),
+    "tasks.answer_text": ("answer_text",),
     "tasks.task_calls": ("task_tool",),
 }
 

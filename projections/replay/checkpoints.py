@@ -6,20 +6,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from typing import TypeVar
 
+from eventlog.errors import ErasedError, EventlogError
 from eventlog.history import checkpoint_store
+from eventlog.history.ancestry import head_of
 from eventlog.history.ranges import Range, clipped
 from eventlog.log.contract import Log
 from projections.replay.projection import EventSource, Projection
 
-__all__ = ["Checkpoints"]
+__all__ = ["Checkpoints", "is_as_of"]
 
 S = TypeVar("S")
 
-MAX_CHECKPOINTS = 12
+MAX_CHECKPOINTS = 128
 """Checkpoints stored of one projection and session: the newer, the closer together."""
 MAX_BYTES = 4 << 20
 """Bytes of them; two are stored in any case."""
@@ -40,7 +43,7 @@ class Checkpoints:
         """
         ranges = source.effective_ranges(at)
         for version, state in self.readable(projection, source, upto):
-            if _clipped(ranges, version) == source.effective_ranges(version):
+            if is_as_of(source, ranges, version):
                 yield version, state
 
     def readable(self, projection: Projection[S], source: EventSource, upto: int) -> Iterator[tuple[int, S]]:
@@ -57,13 +60,36 @@ class Checkpoints:
                         continue
                     yield version, state
 
-    def save(self, projection: Projection[S], source: EventSource, version: int, state: S) -> None:
-        """Store the state right after `version`; evict checkpoints that are too close together."""
+    def save(self, projection: Projection[S], source: EventSource, version: int, state: S) -> int:
+        """Store the state right after `version`; return its bytes.
+
+        Checkpoints that are too close together are evicted.
+        """
         data = _mark(source.forgotten(), version) + projection.encode(state)
         most = max(2, min(MAX_CHECKPOINTS, MAX_BYTES // max(1, len(data))))
         checkpoint_store.save(
             self._log, _kind(projection), source.id, version, data, surplus=partial(_surplus, most=most)
         )
+        return len(data)
+
+    def leave(self, projection: Projection[S], source: EventSource, version: int, state: S) -> int:
+        """Store a checkpoint as a reader may, whom a failure does not concern; return its bytes.
+
+        Nothing is left in a read-only log, and of a session that was erased meanwhile.
+        """
+        stored = 0
+        if not self._log.read_only:
+            with suppress(EventlogError):
+                stored = self.save(projection, source, version, state)
+                self.clear_erased(projection, source)
+        return stored
+
+    def clear_erased(self, projection: Projection[S], source: EventSource) -> None:
+        """Delete what was just stored if the session was erased meanwhile."""
+        try:
+            head_of(self._log, source.id)
+        except ErasedError:
+            self.delete(projection, source)
 
     def versions(self, projection: Projection[S], source: EventSource) -> list[int]:
         """Return the versions that have a checkpoint, readable or not."""
@@ -88,8 +114,11 @@ def _kind(projection: Projection[S]) -> str:
     return f"{projection.name} {projection.version}"
 
 
-def _clipped(ranges: list[tuple[int, int]], version: int) -> list[tuple[int, int]]:
-    return [(first, min(last, version)) for first, last in ranges if first <= version]
+def is_as_of(source: EventSource, ranges: list[tuple[int, int]], version: int) -> bool:
+    """Return whether effective ranges begin with the history as it was right after a version."""
+    return [(first, min(last, version)) for first, last in ranges if first <= version] == source.effective_ranges(
+        version
+    )
 
 
 def _surplus(versions: list[int], most: int) -> list[int]:

@@ -6,25 +6,35 @@ Reading now, catching up, time travel and forks all use this loop. It writes no 
 event make it give up: `RolledBack`, `RecordForgotten`, and the undoing of a compaction whose
 covered messages the state has evicted (`NeedsReplay`). It then applies the effective history from
 an older checkpoint, with the undone compaction as one that hid nothing.
+
+A long replay leaves checkpoints on its way, so that a later one, of any version, is short.
 """
 
 from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from eventlog.codec.decoded import Span
 from eventlog.errors import NotFoundError
-from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted
-from eventlog.history.lineage import END
+from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted, PartStarted
+from eventlog.history.effective_history import END
 from eventlog.history.ranges import clipped, meets
 from eventlog.session.session import Session
 from eventlog.validation import require_version
-from projections.replay.checkpoints import Checkpoints
+from eventlog.values import Snapshot
+from projections.replay.checkpoints import Checkpoints, is_as_of
 from projections.replay.projection import EventSource, NeedsReplay, Projection, apply_span
 
-__all__ = ["Follower", "StateAtVersion", "redact_inherited", "replay", "state_at"]
+__all__ = ["Follower", "StateAtVersion", "redact_parts", "replay", "state_at"]
 
 S = TypeVar("S")
+
+APART = 2_000
+"""Replayed events between two checkpoints that a replay leaves."""
+_BYTES_AN_EVENT = 16
+"""Bytes of a checkpoint that take as long to encode as an event to apply, or less by far."""
 
 
 class StateAtVersion(NamedTuple, Generic[S]):
@@ -46,9 +56,9 @@ def replay(
     return StateAtVersion(follower.state, follower.version)
 
 
-def redact_inherited(projection: Projection[S], state: S, source: EventSource, version: int) -> S:
-    """Redact in a fork's state what was redacted in a parent: the fork has no such event."""
-    for part in source.inherited_redactions():
+def redact_parts(projection: Projection[S], state: S, parts: tuple[str, ...], source: EventSource, version: int) -> S:
+    """Redact parts of a state by no event of its own: a parent's, or what came later."""
+    for part in parts:
         state = apply_span(projection, state, Span(source.id, version, 0, 0, 0, PartRedacted(part)))
     return state
 
@@ -60,9 +70,7 @@ def state_at(
     checkpoints = Checkpoints(session.store.log) if uses_checkpoints else None
     state, version = replay(projection, session.reader, at, checkpoints)
     if at is not None:
-        for span in session.reader.spans(version):
-            if isinstance(span.item, PartRedacted):
-                state = apply_span(projection, state, span)
+        state = redact_parts(projection, state, session.reader.redactions(version), session.reader, version)
     return StateAtVersion(state, version)
 
 
@@ -83,6 +91,8 @@ class Follower(Generic[S]):
         self._checkpoints = checkpoints
         self.saved = 0
         """Version of the checkpoint that the state came from, or was stored as; 0 without one."""
+        self.left = 0
+        """Version of the newest checkpoint that it left on its way."""
         self._inherits = len(source.ancestry()) > 1
         self._restart(at)
 
@@ -93,6 +103,7 @@ class Follower(Generic[S]):
         version = _existing(self._source, at)
         self.version, self.state = _newest(self._projection, self._source, version, self._checkpoints)
         self.saved = self.version
+        self._way = _Waypoints(self._projection, self._source, self._checkpoints, self.saved)
         self._redacted: tuple[str, ...] = ()
         self._forgotten = clipped(self._source.forgotten(), 1, self.version)
         """Forgotten versions, which the state leaves out."""
@@ -114,6 +125,7 @@ class Follower(Generic[S]):
             return True
         forgotten = source.forgotten()
         self._broken = True
+        way = self._way
         is_forward = not forgotten or (
             clipped(forgotten, 1, version) == self._forgotten
             and not meets(forgotten, version + 1, END if to is None else to)
@@ -125,18 +137,21 @@ class Follower(Generic[S]):
                     is_forward = False
                     break
                 version = decoded.last
+                if version > way.after:
+                    self.left = way.leave(source, version, state)
         except NeedsReplay:
             is_forward = False
         if not is_forward:
             version = _existing(source, to)
             state, self.saved = _replay_effective(projection, source, version, self._checkpoints)
+            way.move(version)
             self._redacted, self.renewed = (), True
             self._forgotten = clipped(source.forgotten(), 1, version)
         changed = version > self.version or not is_forward
         if self._inherits:
             redacted = source.inherited_redactions()
             if redacted and (changed or redacted != self._redacted):  # a new pin may name a redacted part
-                state = redact_inherited(projection, state, source, version)
+                state = redact_parts(projection, state, redacted, source, version)
                 changed = True
             self._redacted = redacted
         self.state, self.version, self._broken = state, version, False
@@ -149,11 +164,36 @@ class Follower(Generic[S]):
     def save(self) -> None:
         """Store a checkpoint of the state; the caller must be allowed to write."""
         if self._checkpoints is not None and not self._broken:
-            self._checkpoints.save(self._projection, self._source, self.version, self.state)
+            size = self._checkpoints.save(self._projection, self._source, self.version, self.state)
+            self._way.move(self.version, size)
             self.saved = self.version
 
 
 # -- helpers -----------------------------------------------------------------------------------
+
+
+class _Waypoints(Generic[S]):
+    """The checkpoints that a replay leaves on its way, from the newest one on."""
+
+    __slots__ = ("_checkpoints", "_projection", "after")
+
+    def __init__(
+        self, projection: Projection[S], source: EventSource, checkpoints: Checkpoints | None, newest: int
+    ) -> None:
+        self._projection, self._checkpoints = projection, checkpoints
+        self.after = END if checkpoints is None else max(newest + APART, source.ancestry()[-1].first)
+        """Version after which one is due; a fork leaves none of its parent's versions."""
+
+    def leave(self, source: EventSource, version: int, state: S) -> int:
+        """Leave a checkpoint; return its version."""
+        assert self._checkpoints is not None
+        self.move(version, self._checkpoints.leave(self._projection, source, version, state))
+        return version
+
+    def move(self, version: int, size: int = 0) -> None:
+        """Count from a version on, at which a checkpoint of `size` bytes may be."""
+        if self._checkpoints is not None:
+            self.after = version + max(APART, size // _BYTES_AN_EVENT)
 
 
 def _existing(source: EventSource, at: int | None) -> int:
@@ -194,9 +234,12 @@ def _replay_effective(
         if checkpoints is not None:
             start, state = next(checkpoints.valid(projection, source, limit, version), (0, None))
         applied = projection.initial() if state is None else state
+        way, ranges = _Waypoints(projection, source, checkpoints, start), source.effective_ranges(version)
         try:
             for span in source.history(version, start):
                 applied = apply_span(projection, applied, _without_effect(span, undone))
+                if span.last > way.after and not undone and is_as_of(source, ranges, span.last):
+                    way.leave(source, span.last, applied)
         except NeedsReplay as needed:
             if needed.part in undone:
                 limit = start - 1
@@ -213,8 +256,13 @@ def _undone_compactions(source: EventSource, version: int, after: int) -> set[st
 
 
 def _without_effect(span: Span, undone: set[str]) -> Span:
-    """Turn the completion of a compaction that is undone later into a failure."""
+    """Turn the completion of a compaction that is undone later into a failure.
+
+    One of the provider's, which is taken out later, becomes a part that says nothing.
+    """
     item = span.item
     if undone and isinstance(item, CompactionCompleted) and item.part in undone:
         return span._replace(item=CompactionFailed(item.part, "undone", item.summary))
+    if undone and isinstance(item, PartStarted) and item.part in undone:
+        return span._replace(item=replace(item, kind=Snapshot("")))
     return span

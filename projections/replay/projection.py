@@ -12,7 +12,7 @@ from eventlog.codec.batch import Batch
 from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import Event, RecordForgotten, RolledBack
-from eventlog.history.lineage import StreamRange
+from eventlog.history.effective_history import StreamRange
 
 __all__ = ["RESHAPING", "EventSource", "NeedsReplay", "Projection", "apply_each", "apply_span"]
 

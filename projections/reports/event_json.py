@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import msgspec
 
-from eventlog.codec.bodies import BYTES
 from eventlog.codec.decoded import Recorded
+from eventlog.codec.large_texts import BYTES
 from eventlog.events import Base, Event
 from eventlog.validation import require
 from eventlog.values import Body

@@ -37,6 +37,8 @@ class FirstWords:
                     self._said[place] = [text]
             case ev.PartStarted(kind=Tool(tool=tool)) if event.message in self._added:
                 self._tools.setdefault(self._added[event.message], []).append(tool)
+            case ev.CallAsked() | ev.CallAnswered():
+                self._said[version] = [event.reason]
             case ev.ToolFailed():
                 self._said[version] = [event.error]
             case ev.PartEdited() if event.part in self._place:

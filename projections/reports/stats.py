@@ -84,6 +84,8 @@ class _Tally:
                 self.parts["compaction"] += 1
             case ev.ToolCompleted():
                 self._end_call(event.part, "completed")
+            case ev.CallAnswered(verdict="deny" | "stop"):
+                self._end_call(event.part, "failed")
             case ev.ToolFailed():
                 self._end_call(event.part, "interrupted" if event.interrupted else "failed")
             case _:

@@ -1,7 +1,7 @@
 """Timeline of a session: messages, steps, prunes, compactions, rollbacks, forks and cost.
 
 One pass over the history, rolled back events included. Messages and failed calls come with their
-first words.
+first words, and steps with what they read from their provider's cache (`cache_uses.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
 from eventlog.models.catalogue import ModelCatalogue
 from eventlog.session.session import Session
-from eventlog.values import Limits
+from eventlog.values import Limits, Opaque
+from projections.reports.cache_uses import CacheUse, cache_uses
 from projections.reports.first_words import FirstWords
 from projections.reports.usage import UsageTotals
-from projections.reports.wording import counted, policy_named
+from projections.reports.wording import counted, pruned_words
 from projections.window.policy.limits import step_total, usable
 from projections.window.policy.policy import decode_policy
 
@@ -41,7 +42,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: int | None = None
     """Tokens in the window at a step, freed by a prune, or left after a compaction."""
     fill: float | None = None
-    """Tokens of a step so far as a share of the usable ones, where the limits are known."""
+    """Share of the usable tokens that a step has so far, by recorded or catalogue limits."""
     cost: Decimal | None = None
     """US dollars that this call of a model cost, where that is known."""
     estimate: Decimal | None = None
@@ -56,6 +57,8 @@ class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """The number of a prune, compaction or rollback among those of its kind, from 1."""
     step: int | None = None
     """The number of the step that a call belongs to, from 1; usage told in pieces shares it."""
+    cache: CacheUse | None = None
+    """The step's use of the cache; of usage told in pieces the last entry has it."""
 
 
 class Timeline(msgspec.Struct, frozen=True):
@@ -88,7 +91,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def timeline(session: Session) -> Timeline:
-    """Return the timeline of a session; reads every event once."""
+    """Return the timeline of a session; reads every event, and rebuilds the requests of steps."""
     version = session.version
     accumulator = TimelineBuilder(session.store.host.models)
     entries: list[TimelineEntry] = []
@@ -109,6 +112,10 @@ def timeline(session: Session) -> Timeline:
         msgspec.structs.replace(entry, words=said[entry.version]) if entry.version in said else entry
         for entry in entries
     ]
+    places = {entry.step: place for place, entry in enumerate(entries) if entry.step is not None}
+    for use in cache_uses(session):
+        if use.step is not None and (place := places.get(use.step)) is not None:
+            entries[place] = msgspec.structs.replace(entries[place], cache=use)
     return Timeline(session.id, version, dict(accumulator.kinds.most_common()), tuple(forks), tuple(entries))
 
 
@@ -143,15 +150,18 @@ class TimelineBuilder:
             case ev.PartStarted():
                 self._tools[event.part] = getattr(event.kind, "tool", "")
             case ev.Pruned():
-                parts = counted(len(event.parts), "result") + (
-                    f", {policy_named(event.policy)}" if event.policy else ""
-                )
+                parts = pruned_words(len(event.parts), len(event.arguments), event.policy)
                 yield TimelineEntry(version, time, "pruned", parts, event.freed, number=self._next("pruned"))
             case ev.CompactionCompleted():
                 number = self._next("compacted")
                 yield TimelineEntry(version, time, "compacted", event.part, event.tokens_after, number=number)
             case ev.RolledBack():
                 yield TimelineEntry(version, time, "rolled-back", f"to {event.to}", number=self._next("rolled-back"))
+            case ev.CallAsked():
+                yield TimelineEntry(version, time, "asked", self._tools.get(event.part, ""))
+            case ev.CallAnswered():
+                told = filter(None, (event.verdict, self._tools.get(event.part, ""), event.by and f"by {event.by}"))
+                yield TimelineEntry(version, time, "answered", " ".join(told))
             case ev.ToolFailed():
                 how = "interrupted" if event.interrupted else "failed"
                 yield TimelineEntry(version, time, f"tool-{how}", self._tools.get(event.part, ""))
@@ -176,7 +186,10 @@ class TimelineBuilder:
         step, before = self._steps.get(event.message or "", (None, 0))
         if step is not None and not event.failed:  # some programs record the usage of a step in pieces
             self._steps[event.message or ""] = step, before + tokens
-        room = usable(self._limits, decode_policy(self._policy).overflow)
+        limits = self._limits
+        if limits is None and self._models is not None and event.model is not None and event.model in self._models:
+            limits = self._models.limits(event.model)
+        room = usable(limits, decode_policy(self._policy).overflow)
         fill = round((before + tokens) / room, 4) if room and event.purpose == "turn" else None
         kind = "step" if event.purpose == "turn" else event.purpose
         what = "failed" if event.failed else "overflow" if fill is not None and fill >= 1 else ""
@@ -204,11 +217,13 @@ def _describe(event: ev.Event) -> tuple[str, str] | None:
         case ev.MessageRemoved():
             return "removed", event.message
         case ev.Restored():
-            return "restored", counted(len(event.parts), "result")
+            return "restored", pruned_words(len(event.parts), len(event.arguments))
         case ev.MediaReplaced():
             return "media-replaced", f"{event.part}: {event.mime} {event.name}".rstrip()
         case ev.MediaRestored():
             return "media-restored", event.part
+        case ev.PartStarted(kind=Opaque() as kind):
+            return "provider-compaction", f"{event.part}, for {kind.target if kind.text is None else 'all targets'}"
         case ev.CompactionRequested():
             return "compaction-requested", _request(event)
         case ev.CompactionFailed():

@@ -12,20 +12,19 @@ import msgspec
 
 from eventlog.events import Pruned
 from eventlog.session.session import Session
-from projections.conversation.parts import CompactionPart, Message, Part, ToolPart
+from projections.conversation.parts import CompactionPart, FilePart, Message, Part, ReasoningPart, ToolPart
 from projections.conversation.state import Conversation
-from projections.replay.loop import state_at
 from projections.reports.wording import counted
 from projections.tokens import LogCountCache, TokenCounter
 from projections.view.carryover_text import carried_text
 from projections.view.explain import explain
-from projections.view.followed_view import PROJECTION
 from projections.view.message_rendering import MessageRenderer
 from projections.view.neutral import File, NeutralPart, Text
 from projections.view.opening_words import words_of
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import PartRendering, Resolver
-from projections.view.selection import carryover_of, shows_question, visible_messages
+from projections.view.selection import boundary_of, carryover_of, shows_question, visible_messages
+from projections.view.targets import state_for
 from projections.view.token_count import ViewCounter
 
 __all__ = ["Kind", "PartChange", "PruneRecord", "ViewDiff", "diff"]
@@ -106,8 +105,8 @@ _WORDS: dict[Kind, str] = {
     "later": "not there yet",
     "removed": "removed",
     "hidden": "no longer shown",
-    "pruned": "results cleared",
-    "restored": "results restored",
+    "pruned": "cleared",
+    "restored": "restored",
     "changed": "shown otherwise",
 }
 
@@ -119,7 +118,8 @@ class _ShownPart(NamedTuple):
     what: str
     content: tuple[NeutralPart, ...]
     tokens: int
-    pruned: bool
+    cleared: int
+    """How many of its result, arguments, thought and file are cleared."""
 
     def change(self, kind: Kind, part: str, before: int, after: int) -> PartChange:
         """Return a change of this part."""
@@ -149,7 +149,8 @@ def diff(
             kind = _why_gone(session, first, second, options, name)
             changes.append(was.change(kind, name, was.tokens, 0))
         elif now.content != was.content:
-            kind = "changed" if now.pruned == was.pruned else "pruned" if now.pruned else "restored"
+            more = now.cleared - was.cleared
+            kind = "pruned" if more > 0 else "restored" if more < 0 else "changed"
             changes.append(now.change(kind, name, was.tokens, now.tokens))
     for name, now in after.items():
         if name not in before:
@@ -168,7 +169,7 @@ def diff(
 def _prunes(session: Session, first: int, second: int, parts: set[str]) -> Iterator[PruneRecord]:
     """Yield the prunes between two versions that cleared any of the parts."""
     for span in session.reader.spans(first, second) if parts and first < second else ():
-        if isinstance(span.item, Pruned) and not parts.isdisjoint(span.item.parts):
+        if isinstance(span.item, Pruned) and not parts.isdisjoint((*span.item.parts, *span.item.arguments)):
             yield PruneRecord(span.first, span.item.policy, span.item.freed)
 
 
@@ -176,31 +177,41 @@ def _shown(
     session: Session, version: int, options: RenderOptions, counter: ViewCounter, resolve: Resolver
 ) -> dict[str, _ShownPart]:
     """Return the shown parts of a view by id, in order."""
-    state = state_at(session, PROJECTION, version).state
+    state = state_for(session, version, options).state
     shown: dict[str, _ShownPart] = {}
     for message in visible_messages(state, options):
-        for name, what, rendered, pruned in _parts(state, message, options, resolve):
+        for name, what, rendered, cleared in _parts(state, message, options, resolve):
             content = (*rendered.said, *rendered.results, *rendered.media)
             tokens = sum(counter.part(part) for part in content)
-            shown[name] = _ShownPart(message.id, what, content, tokens, pruned)
+            shown[name] = _ShownPart(message.id, what, content, tokens, cleared)
     return shown
 
 
 def _parts(
     state: Conversation, message: Message, options: RenderOptions, resolve: Resolver
-) -> Iterator[tuple[str, str, PartRendering, bool]]:
+) -> Iterator[tuple[str, str, PartRendering, int]]:
     draft = MessageRenderer(
-        message, options, resolve, shows_question=message.user and shows_question(state, message, options)
+        message,
+        options,
+        resolve,
+        shows_question=message.user and shows_question(state, message, options),
+        boundary=boundary_of(state, message),
     )
     if draft.is_left_out():
         return
     for part in message.parts:
         rendered = draft.rendered(part)
         if rendered.shown:
-            yield part.id, _what(part, rendered), rendered, isinstance(part, ToolPart) and part.pruned
+            yield part.id, _what(part, rendered), rendered, _cleared(part)
     carried = carryover_of(state, message) if options.carry else None
     if carried is not None:
-        yield f"{message.id}/carried", "carried", PartRendering((Text(carried_text(carried, resolve)),)), False
+        yield f"{message.id}/carried", "carried", PartRendering((Text(carried_text(carried, resolve)),)), 0
+
+
+def _cleared(part: Part) -> int:
+    if isinstance(part, ToolPart):
+        return part.pruned + part.arguments_pruned
+    return isinstance(part, (ReasoningPart, FilePart)) and part.pruned
 
 
 def _what(part: Part, rendered: PartRendering) -> str:
@@ -218,7 +229,7 @@ def _why_gone(session: Session, first: int, second: int, options: RenderOptions,
     """Return why a part of the first view is not in the second."""
     if name.endswith("/carried"):
         return "compacted" if first < second else "later"
-    reason = explain(session, PROJECTION, second, options, name).reason
+    reason = explain(session, second, options, name).reason
     kinds: dict[str, Kind] = {
         "covered": "compacted",
         "rolled-back": "rolled-back",
@@ -226,5 +237,6 @@ def _why_gone(session: Session, first: int, second: int, options: RenderOptions,
         "removed": "removed",
         "message-removed": "removed",
         "compaction-not-in-force": "compacted",
+        "reasoning-cleared": "pruned",
     }
     return kinds.get(reason, "hidden")

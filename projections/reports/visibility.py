@@ -14,6 +14,7 @@ import msgspec
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
 from eventlog.session.session import Session
+from eventlog.values import Opaque
 from projections.reports.first_words import FirstWords
 from projections.view.explain import Explanation, Reason
 from projections.view.model_view import ModelView
@@ -60,6 +61,11 @@ class Visibility(msgspec.Struct, frozen=True):
 
 _CAUSES: dict[Reason, str] = {
     "cleared": "prune",
+    "arguments-cleared": "prune",
+    "call-cleared": "prune",
+    "media-cleared": "prune",
+    "reasoning-cleared": "prune",
+    "reasoning-emptied": "prune",
     "media-replaced": "media",
     "covered": "compaction",
     "rolled-back": "rollback",
@@ -75,14 +81,16 @@ def explain_part(session: Session, name: str, at: int | None = None, options: Re
     `NotFoundError` if the session has none of this name.
     """
     view = ModelView.of(session, at, options)
-    return _Search(view.explain(name)).visibility(session, view.version)
+    return _Search(view.explain(name), view.boundary).visibility(session, view.version)
 
 
 class _Search:
     """The pass over the history that looks for one name."""
 
-    def __init__(self, explanation: Explanation) -> None:
+    def __init__(self, explanation: Explanation, boundary: str | None) -> None:
         self._explained = explanation
+        self._boundary = boundary
+        """Part of the compaction that the view begins with."""
         self._numbers: Counter[str] = Counter()
         self._words = FirstWords()
         self._message = ""
@@ -147,7 +155,16 @@ class _Search:
         """Note an event that may have taken the name out of the view."""
         match event:
             case ev.Pruned():
-                self._cause("prune", version, time, event.policy, concerns=self._explained.id in event.parts)
+                self._cause(
+                    "prune",
+                    version,
+                    time,
+                    event.policy,
+                    concerns=self._explained.id in (*event.parts, *event.arguments),
+                )
+            case ev.PartStarted(kind=Opaque()):
+                concerns = bool(self._added) and event.part == self._boundary
+                self._cause("compaction", version, time, "", concerns=concerns)
             case ev.CompactionCompleted():
                 self._cause("compaction", version, time, event.summary, concerns=bool(self._added))
             case ev.CompactionUndone():

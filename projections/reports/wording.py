@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-__all__ = ["KIND_NAMES", "counted", "moment", "policy_named"]
+if TYPE_CHECKING:
+    from projections.reports.cache_uses import CacheUse
+
+__all__ = ["KIND_NAMES", "cache_words", "counted", "moment", "policy_named"]
 
 KIND_NAMES = {
     "system": "system prompt",
@@ -25,6 +29,18 @@ DAY = 86_400_000
 """Milliseconds."""
 
 
+def cache_words(use: CacheUse) -> str:
+    """Return what a step read from its provider's cache, what it missed, why, and the money."""
+    told = f"{use.reported:,} of {counted(use.tokens, 'token')} from the cache"
+    if not use.cause:
+        return told
+    if not use.missed:
+        return f"{told}, {use.expected:,} expected; the reason is {use.cause}"
+    event = "" if use.event is None else f" at version {use.event}"
+    lost = "" if use.lost is None else f", ${use.lost}"
+    return f"{told}, {use.missed:,} missed ({use.cause}{event}{lost})"
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: "1 message", "2,000 messages", "0 losses"."""
     if number == 1:
@@ -32,6 +48,13 @@ def counted(number: int, noun: str) -> str:
     if noun.endswith("y"):
         return f"{number:,} {noun[:-1]}ies"
     return f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def pruned_words(parts: int, arguments: int, policy: str = "") -> str:
+    """Return the extent of a prune: "2 parts, arguments of 1 call, policy recency"."""
+    words = [counted(parts, "part")] if parts or not arguments else []
+    words += [f"arguments of {counted(arguments, 'call')}"] if arguments else []
+    return ", ".join([*words, *([policy_named(policy)] if policy else [])])
 
 
 def policy_named(name: str) -> str:

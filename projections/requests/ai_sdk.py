@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from projections.requests.calls import CallIds, Names
+from projections.requests.call_ids import CallIds, Names
 from projections.requests.files import data_of, placeholder
 from projections.requests.metadata import is_array, is_object, parsed
-from projections.requests.text import sendable
-from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
+from projections.requests.text import sendable, summary_of
+from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Opaque, Reasoning, Result, Text
 
 __all__ = ["model_messages"]
 
@@ -52,6 +52,8 @@ def _part(part: NeutralPart, names: Names, *, served: bool) -> list[Part]:
             if not part.text and part.metadata is None:
                 return []
             return [_with(part.metadata, type="reasoning", text=sendable(part.text))]
+        case Opaque():
+            return [{"type": "text", "text": sendable(summary_of(part))}]
         case File():
             return [_file(part)]
         case Call():

@@ -11,26 +11,29 @@ Tool schemas and sampling are the caller's. The request obeys the rules of the A
   message ends with thinking.
 * Thinking is sent with its signature, or as `redacted_thinking`. Other thinking, of another model
   or of an interrupted answer, is omitted.
+* A compaction that Anthropic made is sent back as it came.
 * A tool that Anthropic ran has its own blocks in the same message, if its result has the form that
   belongs to the tool. Otherwise (cleared, redacted, of another provider) it is an ordinary call
   with its result in the next message.
-* At most 100 images are sent, the newest, each of at most 5 MB, and of 2,000 pixels where more than
-  20 are sent. Others, and files of types that the API does not take, are named by a text.
+* At most 100 images are sent, the newest, each of at most 5 MB and 8,000 pixels, 2,000 where more
+  than 20 are sent. Others, and files of types that the API does not take, are named by a text.
 * At most four cache breakpoints: behind the system segments and at the end of user messages.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from projections.requests.calls import CallIds, Names
-from projections.requests.files import data_of, file_id_of, is_web, placeholder, text_of
+from eventlog.streams.anthropic import COMPACTION
+from projections.requests.call_ids import CallIds, Names
+from projections.requests.files import data_of, file_id_of, is_web, mime_of, placeholder, text_of
 from projections.requests.media import TooMuchMedia
 from projections.requests.metadata import arguments, is_array, is_object, of_provider, parsed, tool_name
 from projections.requests.servers import ANTHROPIC
-from projections.requests.text import failure, sendable
-from projections.view.neutral import Call, File, NeutralMessage, Reasoning, Result, Text
+from projections.requests.text import failure, sendable, summary_of
+from projections.view.neutral import Call, File, NeutralMessage, Opaque, Reasoning, Result, Text
 
 __all__ = ["CONTINUE", "OPENING", "Cache", "anthropic_request"]
 
@@ -76,6 +79,8 @@ _SERVER_TOOLS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 """By tool that Anthropic runs: the type of its result block, and the types of its content."""
+_SERVED = re.compile("srvtoolu_[a-zA-Z0-9_]+")
+"""Ids of calls of such tools."""
 
 
 class RoleBlocks(NamedTuple):
@@ -172,6 +177,8 @@ class _Form:
                 blocks.extend(_thinking(part))
             elif isinstance(part, File):
                 blocks.append({"type": "text", "text": placeholder(part)})
+            elif isinstance(part, Opaque):
+                blocks.extend(_compaction(part))
             elif isinstance(part, Call):
                 answer = answers.get(part.call)
                 served = _server_tool(part, answer, names[part.call]) if answer is not None else []
@@ -226,10 +233,15 @@ def _thinking(part: Reasoning) -> list[Block]:
     return []
 
 
+def _compaction(part: Opaque) -> list[Block]:
+    """Return the block of a compaction: as it came, or the summary of another provider's."""
+    return [parsed(part.data)] if part.kind == COMPACTION else _text(summary_of(part))
+
+
 def _file(file: File) -> Block:
     """Return an image or document, or a text for a file that the API does not accept."""
     data, uploaded = data_of(file), file_id_of(file)
-    mime = file.mime if data is None else data.mime
+    mime = mime_of(file, data)
     source: Block | None = None
     is_image = mime.startswith("image/")
     if data is not None and mime.startswith("text/"):
@@ -263,7 +275,7 @@ def _call(kind: str, call: Call, name: str) -> Block:
 def _server_tool(call: Call, result: Result, name: str) -> list[Block]:
     """Return the blocks of a tool that Anthropic ran; none if it must be an ordinary call."""
     result_types = _SERVER_TOOLS.get(call.tool)
-    if not call.provider_executed or result_types is None or not name.startswith("srvtoolu_"):
+    if not call.provider_executed or result_types is None or not _SERVED.fullmatch(name):
         return []
     kind, contents = result_types
     content = parsed(result.output)

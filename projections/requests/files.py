@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
+from mimetypes import guess_type
+from string import ascii_letters, digits
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from projections.requests.text import sendable
 from projections.view.neutral import File
 
-__all__ = ["FileData", "data_of", "file_id_of", "is_web", "placeholder", "readable", "text_of"]
-
+__all__ = ["FileData", "data_of", "file_id_of", "is_web", "mime_of", "placeholder", "readable", "text_of"]
 
 _BEGINNINGS = {"iVBORw0K": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 """First characters of an image's base64, and its type."""
+_DIGITS = (ascii_letters + digits + "+/").encode()
+_WEB = re.compile(r"https?://\S+")
 
 
 class FileData(NamedTuple):
@@ -34,11 +38,17 @@ def data_of(file: File) -> FileData | None:
         return None
     if "base64" not in parameters:
         data = base64.b64encode(unquote_to_bytes(sendable(data))).decode()
-    elif not data.isascii():
+    elif not _is_base64(data):
         return None
     mime = kind or file.mime
     mime = "image/jpeg" if mime == "image/jpg" else mime
     return FileData(_kind(data) or mime if mime.startswith("image/") else mime, data)
+
+
+def _is_base64(data: str) -> bool:
+    body = data.rstrip("=")
+    is_whole = data.isascii() and len(data) % 4 == 0 and len(data) - len(body) <= 2
+    return is_whole and not body.encode().translate(None, _DIGITS)
 
 
 def _kind(data: str) -> str | None:
@@ -56,7 +66,15 @@ def text_of(data: FileData) -> str:
 
 def is_web(file: File) -> bool:
     """Return whether a provider can fetch the file itself."""
-    return file.url.startswith(("https://", "http://"))
+    return _WEB.fullmatch(file.url) is not None
+
+
+def mime_of(file: File, data: FileData | None) -> str:
+    """Return the MIME type of the bytes `data`, or of an address; "image/*" if not known."""
+    if data is not None:
+        return data.mime
+    known = guess_type(file.url.partition("?")[0])[0] if file.mime.endswith("/*") else None
+    return "image/jpeg" if file.mime == "image/jpg" else known or file.mime
 
 
 def file_id_of(file: File) -> str | None:

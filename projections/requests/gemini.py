@@ -20,12 +20,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from eventlog.values import Json
-from projections.requests.calls import CallIds, Names
-from projections.requests.files import data_of, is_web, readable
+from projections.requests.call_ids import CallIds, Names
+from projections.requests.files import data_of, is_web, mime_of, readable
 from projections.requests.metadata import arguments, is_object, of_provider, parsed, tool_name
 from projections.requests.servers import GEMINI
-from projections.requests.text import failure, sendable
-from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
+from projections.requests.text import failure, sendable, summary_of
+from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Opaque, Reasoning, Result, Text
 from projections.view.part_rendering import MEDIA_HEADING
 
 __all__ = ["gemini_request"]
@@ -111,8 +111,8 @@ class _Contents:
         if all(item.get("thought") for item in said):
             return
         calls = [item for item in said if "functionCall" in item]
-        if self._with_ids and calls and not any("thoughtSignature" in call for call in calls):
-            calls[0]["thoughtSignature"] = UNSIGNED
+        if self._with_ids and calls:
+            calls[0].setdefault("thoughtSignature", UNSIGNED)
         self._add("model", said)
         self._respond(results, names)
 
@@ -150,6 +150,8 @@ def _said(part: NeutralPart) -> list[Item]:
     if isinstance(part, Reasoning):
         item = _signed({"text": sendable(part.text), "thought": True}, part.metadata)
         return [item] if "thoughtSignature" in item else []
+    if isinstance(part, Opaque):
+        return [{"text": sendable(summary_of(part))}]
     return [_file(part)] if isinstance(part, File) else []
 
 
@@ -179,6 +181,7 @@ def _file(file: File) -> Item:
     data = data_of(file)
     if data is not None and GEMINI.takes(data.mime):
         return {"inlineData": {"mimeType": data.mime, "data": data.base64}}
-    if (is_web(file) or file.url.startswith("gs://")) and GEMINI.takes(file.mime, address=True):
-        return {"fileData": {"mimeType": sendable(file.mime), "fileUri": sendable(file.url)}}
+    mime = mime_of(file, None)
+    if (is_web(file) or file.url.startswith("gs://")) and GEMINI.takes(mime, address=True) and "*" not in mime:
+        return {"fileData": {"mimeType": sendable(mime), "fileUri": sendable(file.url)}}
     return {"text": readable(file)}

@@ -43,9 +43,10 @@ class TooMuchMedia:
         ]
         for one in found:
             self._replace(one)
-        if rules.many_images is not None and len(self._images) > rules.many_images:
-            for one in [one for one in self._images if _edge(one.data) > rules.most_pixels]:
-                self._replace(one)
+        is_crowded = rules.many_images is not None and len(self._images) > rules.many_images
+        most_pixels = rules.many_pixels if is_crowded else rules.most_pixels
+        for one in [one for one in self._images if _edge(one.data) > most_pixels]:
+            self._replace(one)
         if rules.most_images is not None:
             for one in self._images[: max(0, len(self._images) - rules.most_images)]:
                 self._replace(one)

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from projections.requests.calls import CallIds, Names
-from projections.requests.files import data_of, file_id_of, is_web, readable
+from projections.requests.call_ids import CallIds, Names
+from projections.requests.files import data_of, file_id_of, is_web, mime_of, readable
 from projections.requests.metadata import arguments_text, tool_name
 from projections.requests.servers import DEFAULT, PDF, Rules, rules_of
-from projections.requests.text import failure, sendable
-from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
+from projections.requests.text import failure, sendable, summary_of
+from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Opaque, Reasoning, Result, Text
 from projections.view.part_rendering import MEDIA_HEADING
 
 __all__ = ["chat_messages"]
@@ -95,11 +95,11 @@ class _Request:
         self._messages.append({"role": role, "content": content, **more})
 
     def _add_answer(self, parts: tuple[NeutralPart, ...], names: Names) -> None:
-        text = "".join(part.text if isinstance(part, Text) else "" for part in parts)
+        text = "".join(_text_of(part) for part in parts)
         more: ChatMessage = {}
         reasoning = "".join(part.text for part in parts if isinstance(part, Reasoning))
-        if reasoning and self._rules.reasoning:
-            more["reasoning_content"] = sendable(reasoning)
+        if self._rules.reasoning and (reasoning or self._rules.no_reasoning):
+            more["reasoning_content"] = sendable(reasoning) or self._rules.no_reasoning
         calls = [self._call(part, names) for part in parts if isinstance(part, Call)]
         if calls:
             more["tool_calls"] = calls
@@ -139,7 +139,7 @@ class _Request:
     def _file(self, file: File) -> ChatMessage:
         """Return an image, a sound or a document, or a text for a file that is not taken."""
         data, uploaded = data_of(file), file_id_of(file)
-        mime = file.mime if data is None else data.mime
+        mime = mime_of(file, data)
         url = ""
         if data is not None and self._rules.takes(mime):
             url = f"data:{mime};base64,{data.base64}"
@@ -155,6 +155,13 @@ class _Request:
         if uploaded is not None and mime == PDF and self._rules.uploads:
             return {"type": "file", "file": {"file_id": uploaded}}
         return {"type": "text", "text": readable(file)}
+
+
+def _text_of(part: NeutralPart) -> str:
+    """Return what a part of an answer says; a summary is a paragraph of its own."""
+    if isinstance(part, Opaque):
+        return f"{summary_of(part)}\n\n"
+    return part.text if isinstance(part, Text) else ""
 
 
 def _is_empty(part: NeutralPart) -> bool:

@@ -9,8 +9,10 @@ The request obeys the rules of the API:
   elsewhere its own reasoning may be missing, for which the API refuses the id. A text keeps its
   phase. Texts with the same id are one item.
 * An item id has at most 64 characters, begins as its type demands, and is there once.
-* A web search that OpenAI ran has its own item, if its input is a search action. Every other tool
-  becomes `function_call` and `function_call_output`.
+* A compaction that OpenAI made is sent back as it came, with nothing before it that it stands for.
+* A web search that OpenAI ran has its own item, if its input is a search action and, in an answer
+  with reasoning, right behind a reasoning item or another search: it needs its own. Every other
+  tool becomes `function_call` and `function_call_output`.
 * Call ids have at most 64 characters and are unique in the request. No text is empty.
 * A file that the API does not take is named by a text; a text file is sent as a text.
 
@@ -22,13 +24,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+from eventlog.streams.openai_responses import COMPACTION
 from eventlog.values import Json
-from projections.requests.calls import CallIds, Names
-from projections.requests.files import data_of, file_id_of, is_web, readable
+from projections.requests.call_ids import CallIds, Names
+from projections.requests.files import data_of, file_id_of, is_web, mime_of, readable
 from projections.requests.metadata import arguments_text, is_object, of_provider, parsed, tool_name
 from projections.requests.servers import RESPONSES
-from projections.requests.text import failure, sendable
-from projections.view.neutral import Call, File, NeutralMessage, Reasoning, Result, Text
+from projections.requests.text import failure, sendable, summary_of
+from projections.view.neutral import Call, File, NeutralMessage, Opaque, Reasoning, Result, Text
 
 __all__ = ["responses_request"]
 
@@ -36,6 +39,8 @@ Item: TypeAlias = dict[str, Any]
 
 _LONGEST_ID = 64
 """Characters of an item's id."""
+_COMPACTED = {"id", "encrypted_content"}
+"""Members of a compaction that the API takes."""
 _ACTIONS = {"search", "open_page", "find_in_page"}
 
 
@@ -80,7 +85,7 @@ def _content(part: object) -> list[Item]:
 def _file(file: File) -> Item:
     """Return an image or a file, or a text for a file that the API does not accept."""
     data, uploaded = data_of(file), file_id_of(file)
-    mime = file.mime if data is None else data.mime
+    mime = mime_of(file, data)
     is_sent = data is not None and RESPONSES.takes(mime)
     at_address = is_web(file) and RESPONSES.takes(mime, address=True)
     url = f"data:{mime};base64,{data.base64}" if data is not None else sendable(file.url)
@@ -107,19 +112,24 @@ class _Answer:
         self._taken = taken
         self._store = store
         self._items: list[Item] = []
+        self._has_thought = False
         self._is_void = False
         """Whether reasoning that belongs to the next may be edited, or of another provider."""
 
     def items(self, message: NeutralMessage) -> list[Item]:
         """Return the items of the message."""
         answers = {part.call: part for part in message.parts if isinstance(part, Result)}
+        self._has_thought = any(isinstance(part, Reasoning) for part in message.parts)
         for part in message.parts:
             if isinstance(part, Reasoning):
                 self._add_reasoning(part)
             elif isinstance(part, Text) and part.text:
                 self._add_text(part)
             elif isinstance(part, File):
+                self._close_reasoning()
                 self._add({"type": "message", "role": "assistant", "content": readable(part)})
+            elif isinstance(part, Opaque):
+                self._add(_compaction(part))
             elif isinstance(part, Call):
                 self._add_call(part, answers.get(part.call))
         self._drop_reasoning()
@@ -190,7 +200,8 @@ class _Answer:
     def _add_call(self, call: Call, answer: Result | None) -> None:
         self._close_reasoning()
         search = _search_action(call)
-        name = self._id(call.metadata, "ws_") if search is not None else None
+        has_own = not self._has_thought or self._last["type"] in {"reasoning", "web_search_call"}
+        name = self._id(call.metadata, "ws_") if search is not None and has_own else None
         if name is not None:
             self._add({"type": "web_search_call", "id": name, "status": "completed", "action": search})
             return
@@ -204,6 +215,14 @@ class _Answer:
         self._add(item if name is None else {**item, "id": name})
         if answer is not None:
             self._add(_output(answer, self._names))
+
+
+def _compaction(part: Opaque) -> Item:
+    """Return the item of a compaction: as it came, or the summary of another provider's."""
+    if part.kind != COMPACTION:
+        return {"type": "message", "role": "assistant", "content": sendable(summary_of(part))}
+    item = parsed(part.data)
+    return {name: value for name, value in item.items() if name in _COMPACTED} | {"type": "compaction"}
 
 
 def _search_action(call: Call) -> Item | None:

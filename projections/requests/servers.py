@@ -35,6 +35,8 @@ class Rules(NamedTuple):
     """Whether files are accepted by the id of an upload."""
     reasoning: bool = False
     """Whether reasoning goes back: as `reasoning_content`, as signed blocks, or as items."""
+    no_reasoning: str = ""
+    """Reasoning of an answer that has none, where the server refuses an answer without."""
     empty_answers: bool = False
     """Whether an answer that the view has as an empty text is accepted."""
     many_systems: bool = True
@@ -47,15 +49,21 @@ class Rules(NamedTuple):
     most_bytes: int | None = None
     """Characters of the base64 of one image."""
     many_images: int | None = None
-    """Number of images beyond which `most_pixels` holds for each."""
+    """Number of images beyond which `many_pixels` holds for each."""
     most_pixels: int = 8_000
     """Pixels of the longer edge of an image."""
+    many_pixels: int = 8_000
     marks: int = 0
     """Cache breakpoints of one request."""
 
     def takes(self, mime: str, *, address: bool = False) -> bool:
-        """Return whether a file of type `mime` is accepted as bytes, or with `address` as one."""
+        """Return whether a file of type `mime` is accepted as bytes, or with `address` as one.
+
+        An image at an address has a type that is accepted as bytes, or "image/*": one not known.
+        """
         accepted = self.addresses if address else self.data
+        if address and mime.startswith("image/") and mime not in ("image/*", *self.data):
+            return False
         return mime in accepted or f"{mime.partition('/')[0]}/*" in accepted
 
 
@@ -67,7 +75,7 @@ SERVERS: dict[str, Rules] = {
     "azure": _OPENAI._replace(data=(*_IMAGES, *_SOUNDS), uploads=False),
     "openrouter": _OPENAI._replace(addresses=("image/*", PDF), uploads=False, reasoning=True),
     "groq": Rules(data=_IMAGES, addresses=("image/*",)),
-    "deepseek": Rules(reasoning=True),
+    "deepseek": Rules(reasoning=True, no_reasoning=" "),
     "mistral": Rules("[A-Za-z0-9]{9}", 9, data=_IMAGES, addresses=("image/*",), user_after_results=False),
     "gemini-compatible": Rules(data=(*_GEMINI_IMAGES, *_SOUNDS)),
     "llama.cpp": Rules(
@@ -116,7 +124,7 @@ ANTHROPIC = Rules(
     most_images=100,
     most_bytes=5 * 1024 * 1024,
     many_images=20,
-    most_pixels=2_000,
+    many_pixels=2_000,
     marks=4,
 )
 GEMINI = Rules(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["failure", "sendable"]
+from eventlog.errors import RefusedError
+from projections.view.neutral import Opaque
+
+__all__ = ["failure", "sendable", "summary_of"]
 
 FAILED = "The tool failed."
 """Text of an error without a text, which providers refuse."""
@@ -21,6 +24,19 @@ def sendable(text: str) -> str:
     except UnicodeEncodeError:
         return _SURROGATES.sub("\ufffd", text)
     return text
+
+
+def summary_of(compaction: Opaque) -> str:
+    """Return the readable summary of a compaction that another provider made.
+
+    `RefusedError` without one: the view is that of another target.
+    """
+    if not compaction.text:
+        raise RefusedError(
+            f"the view begins with a compaction of kind {compaction.kind!r}, which this provider cannot read",
+            expected="the view of the target that is asked: `RenderOptions(model=…)`",
+        )
+    return compaction.text
 
 
 def failure(output: str) -> str:

@@ -45,8 +45,9 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
     """Return an ASGI app with the pages of a store's sessions.
 
     `authorize(request, session)` says whether the request may read the session, also as a
-    coroutine; it is asked before anything is read, and again while a stream is open. Texts are cut
-    at `longest` characters.
+    coroutine; it is asked before anything is read, and again while a stream is open. It may look at
+    the session: its `NotFoundError` is 404, and `gone` in an open stream. Texts are cut at
+    `longest` characters.
     """
     require(Store, store, "an app is that of a Store")
     require_function(authorize, "authorize is a function that is given the request and the session's id")
@@ -56,7 +57,7 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
         from starlette.responses import Response
         from starlette.routing import Route
 
-        from projections.server.event_stream import EventStream
+        from projections.server.sse_ending import EventStream
     except ImportError:
         raise CallError("a server needs the extra `server`: pip install '.[server]'") from None
 
@@ -66,7 +67,7 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
 
     async def asked(request: Request) -> str:
         """Return the session that a request may read."""
-        if not await may(request):
+        if not await found(may(request)):
             raise HTTPException(403)
         session: str = request.path_params["session"]
         return session
@@ -142,7 +143,11 @@ async def _stream(
             del page
             async for update in updates:
                 if monotonic() - asked > ASK_AGAIN:
-                    if not await may():
+                    try:
+                        if not await may():
+                            return
+                    except NotFoundError:  # `authorize` looked at the session, which was erased
+                        yield _event(Update.of(None, [{"gone": "erased"}]))
                         return
                     asked = monotonic()
                 patches = _event(update)

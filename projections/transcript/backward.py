@@ -7,7 +7,9 @@ its own stretches only.  The first reader of a stretch stores its rows.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
 
 from eventlog.codec.decoded import DecodedCommit
 from eventlog.events import PartRedacted
@@ -21,10 +23,10 @@ __all__ = ["WINDOW", "WINDOWS", "BackwardReader"]
 
 WINDOW = 1_024
 """Versions of a stretch."""
-WINDOWS = 4
+WINDOWS = 16
 """Stretches that become one as soon as all of them are complete: a long one costs less."""
 
-AHEAD = 4 * WINDOWS * WINDOW
+AHEAD = 2 * WINDOWS * WINDOW
 """Versions of one read: where it begins, a part of an append is read in vain."""
 
 
@@ -64,13 +66,10 @@ class BackwardReader:
             high = low
 
     def _known_redactions(self) -> list[PlacedEvent]:
-        """Return the redactions of inherited parts, and those after the version that is read."""
-        known = [PlacedEvent(PartRedacted(part), self._version, 0) for part in self._reader.inherited_redactions()]
-        later = self._reader.spans(self._version)  # they hold at every version, earlier ones included
-        known += [
-            PlacedEvent(span.item, span.first, span.time) for span in later if isinstance(span.item, PartRedacted)
-        ]
-        return known
+        """Return the redactions of inherited parts, and of a past version those of now."""
+        reader, version = self._reader, self._version
+        parts = reader.inherited_redactions() if version == reader.version else reader.redactions(version)
+        return [PlacedEvent(PartRedacted(part), version, 0) for part in parts]
 
     def _made(self, low: int, high: int, ranges: Ranges, later: list[PlacedEvent]) -> RowBlock | None:
         """Make the rows of a stretch, and store them without what is redacted by now."""
@@ -91,8 +90,10 @@ class BackwardReader:
         if low < self._begin:
             self._begin, self._further = max(low - self._further, 0), AHEAD
             self._ahead = list(self._reader.decoded_commits(self._begin, high))
-        self._ahead = [commit for commit in self._ahead if commit.first <= high]
-        return [part for commit in self._ahead if (part := commit.cut(low, high)) is not None]
+        ahead = self._ahead
+        del ahead[bisect_right(ahead, high, key=attrgetter("first")) :]
+        begin = bisect_right(ahead, low, key=attrgetter("last"))
+        return [part for commit in ahead[begin:] if (part := commit.cut(low, high)) is not None]
 
     def _clipped(self, low: int, high: int) -> Ranges:
         """Return the effective ranges inside a stretch."""

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec.structs import force_setattr
 
-from eventlog.codec.bodies import checked_body_text
+from eventlog.codec.large_texts import checked_body_text
 from eventlog.log.contract import BodyPlace
 from eventlog.values import Agent, Body, Content, Json, MessageError, Model, Patch, Retry
 from projections.conversation.parts import (
@@ -21,6 +21,7 @@ from projections.conversation.parts import (
     FilePart,
     Message,
     NotePart,
+    OpaquePart,
     Part,
     ReasoningPart,
     StepPart,
@@ -64,12 +65,13 @@ class TranscriptPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pruned: bool = False
     open: bool = False
     """Whether the part has not ended."""
+    arguments_pruned: bool = False
 
     @property
     def marks(self) -> list[str]:
         """Return the marks that are set."""
-        names = ("synthetic", "ignored", "removed", "redacted", "pruned", "open")
-        return [name for name in names if getattr(self, name)]
+        names = ("synthetic", "ignored", "removed", "redacted", "pruned", "arguments_pruned", "open")
+        return [name.replace("_", " ") for name in names if getattr(self, name)]
 
 
 class TranscriptMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -123,10 +125,12 @@ def frozen_message(message: Message, index: int, large: list[LargeText], resolve
     `resolve` is asked only for what a `data:` URL may hide in.
     """
     parts: list[TranscriptPart] = []
-    for part in message.parts:
-        lacking: list[tuple[str, Sequence[Content]]] = []
+    lacking: list[tuple[str, Sequence[Content]]] = []
+    for place, part in enumerate(message.parts):
         parts.append(_frozen_part(part, lacking, resolve))
-        large += [LargeText(index, len(parts) - 1, field, tuple(pieces)) for field, pieces in lacking]
+        if lacking:
+            large += [LargeText(index, place, field, tuple(pieces)) for field, pieces in lacking]
+            lacking.clear()
     return _with_parts(message, tuple(parts))
 
 
@@ -185,25 +189,24 @@ def fill(
 
     `texts` returns those of bodies; `read_at` returns bodies at their places, None if it cannot.
     """
-    lacking = [text for text in large if not messages[text.message].parts[text.part].redacted]
-    places = [text.place for text in lacking if text.place is not None]
-    found = read_at(places) if places and read_at is not None else None
-    if found is not None:
-        packed = iter(found)
-        for text in lacking:
-            if text.place is not None:
-                part = messages[text.message].parts[text.part]
-                force_setattr(part, text.field, checked_body_text(cast("Body", text.pieces[0]), next(packed)))
-        lacking = [text for text in lacking if text.place is None]
-    bodies = {piece.digest: piece for text in lacking for piece in text.pieces if type(piece) is Body}
-    read = dict(zip(bodies, texts(list(bodies.values())), strict=True))
-    for text in lacking:
+    placed: list[tuple[TranscriptPart, LargeText]] = []
+    lacking: list[tuple[TranscriptPart, LargeText]] = []
+    for text in large:
         part = messages[text.message].parts[text.part]
-        if len(text.pieces) == 1:
-            force_setattr(part, text.field, read[cast("Body", text.pieces[0]).digest])
-        else:
-            pieces = (read[piece.digest] if type(piece) is Body else cast("str", piece) for piece in text.pieces)
-            force_setattr(part, text.field, "".join(pieces))
+        if not part.redacted:
+            (lacking if text.place is None or read_at is None else placed).append((part, text))
+    places = [text.place for _, text in placed if text.place is not None]
+    found = read_at(places) if places and read_at is not None else ()
+    if found is None:
+        lacking += placed
+    else:
+        for (part, text), packed in zip(placed, found, strict=True):
+            force_setattr(part, text.field, checked_body_text(cast("Body", text.pieces[0]), packed))
+    bodies = {piece.digest: piece for _, text in lacking for piece in text.pieces if type(piece) is Body}
+    read = dict(zip(bodies, texts(list(bodies.values())), strict=True))
+    for part, text in lacking:
+        pieces = [read[piece.digest] if type(piece) is Body else cast("str", piece) for piece in text.pieces]
+        force_setattr(part, text.field, pieces[0] if len(pieces) == 1 else "".join(pieces))
 
 
 # -- one converter for each kind of part -----------------------------------------------------------
@@ -236,7 +239,7 @@ def _text(part: TextPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPar
 def _reasoning(part: ReasoningPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
     del resolve
     text = _say("text", part.pieces, lacking)
-    return TranscriptPart(part.id, "reasoning", text, removed=part.removed, open=not part.ended)
+    return TranscriptPart(part.id, "reasoning", text, removed=part.removed, pruned=part.pruned, open=not part.ended)
 
 
 def _tool(part: ToolPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
@@ -255,7 +258,8 @@ def _tool(part: ToolPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPar
         _say("error", () if part.error is None else (part.error,), lacking),
         removed=part.removed,
         pruned=part.pruned,
-        open=status in {"pending", "running"},
+        open=status in {"pending", "asked", "allowed", "running"},
+        arguments_pruned=part.arguments_pruned,
     )
 
 
@@ -270,6 +274,7 @@ def _file(part: FilePart, lacking: _Lacking, resolve: Resolver) -> TranscriptPar
         filename=file.filename,
         synthetic=file.synthetic,
         removed=part.removed,
+        pruned=part.pruned,
     )
 
 
@@ -295,6 +300,12 @@ def _compaction(part: CompactionPart, lacking: _Lacking, resolve: Resolver) -> T
     return TranscriptPart(part.id, "compaction", removed=part.removed)
 
 
+def _opaque(part: OpaquePart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
+    del resolve
+    text = () if part.opaque.text is None else (part.opaque.text,)
+    return TranscriptPart(part.id, "opaque", _say("text", text, lacking), removed=part.removed)
+
+
 _CONVERTERS: dict[type[Part], Callable[[Any, _Lacking, Resolver], TranscriptPart]] = {
     TextPart: _text,
     ReasoningPart: _reasoning,
@@ -303,6 +314,7 @@ _CONVERTERS: dict[type[Part], Callable[[Any, _Lacking, Resolver], TranscriptPart
     SubtaskPart: _subtask,
     StepPart: _step,
     NotePart: _note,
+    OpaquePart: _opaque,
     CompactionPart: _compaction,
 }
 """The function that converts each kind of part."""

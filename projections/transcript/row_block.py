@@ -54,13 +54,13 @@ class RowBlock(msgspec.Struct, array_like=True):
     def of(cls, stretch: Stretch, low: int, ranges: list[tuple[int, int]], resolve: Resolver) -> RowBlock:
         """Return the block of a stretch, to which no later event was applied yet."""
         block = cls(low, ranges, [], [], [], [], stretch.deferred, stretch.about_compactions)
+        last = len(stretch.state.messages) - 1  # the next event may still be of its own append
         for index, message in enumerate(stretch.state.messages.values()):
             row = frozen_message(message, index, block.large, resolve)
             block.rows.append(row)
             block.places.append(order_of(message))
-            last = index == len(stretch.state.messages) - 1  # the next event may still be of its own append
             whole = message.user or message.finished is not None
-            if last or not whole or any(part.open for part in row.parts):
+            if index == last or not whole or any(part.open for part in row.parts):
                 stretch.state.join_texts(message)
                 block.open.append((index, message))
         return block
@@ -144,12 +144,12 @@ class _RowMarker:
         """Mark rows as an event says; return whether a mark is all that it asks for."""
         event = placed.event
         if isinstance(event, (Pruned, Restored)):
-            for name in event.parts:
-                if name in self.parts:
+            for mark, names in (("pruned", event.parts), ("arguments_pruned", event.arguments)):
+                for name in filter(self.parts.__contains__, names):
                     index, place = self.parts[name]
                     part = self._block.rows[index].parts[place]
-                    if part.kind == "tool" and not part.redacted:
-                        force_setattr(part, "pruned", isinstance(event, Pruned))
+                    if part.kind in {"tool", "reasoning", "file"} and not part.redacted:
+                        force_setattr(part, mark, isinstance(event, Pruned))
         elif isinstance(event, MessageRemoved):
             force_setattr(self._block.rows[self.messages[event.message]], "removed", True)
         elif isinstance(event, MessagePromoted):

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import key_of
 from eventlog.history.derived import store
-from eventlog.history.lineage import StreamRange
+from eventlog.history.effective_history import StreamRange
 from eventlog.session.session import Session
 from projections.transcript.row_block import RowBlock
 from projections.transcript.stretch import Ranges
 
 __all__ = ["KIND", "RowStore"]
 
-KIND = "rows 2"
+KIND = "rows 1"
 """Kind of checkpoint; the number changes when the same events give other rows."""
 
 

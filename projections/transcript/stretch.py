@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from eventlog.codec.batch import Entry
 from eventlog.codec.decoded import DecodedCommit
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import (
@@ -61,21 +62,29 @@ class Stretch:
         """Events about earlier messages, in order."""
         self.about_compactions: list[PlacedEvent] = []
         """Events that say which messages a compaction covers, in order."""
-        state, messages, parts = self.state, self.state.messages, self.state.where
+        state, messages, parts, rules = self.state, self.state.messages, self.state.where, apply.RULES
         for commit in commits:
             version, start = commit.first, commit.batch.time
             whole = any(first <= version and commit.last <= last for first, last in ranges)
             for entry in commit.batch.entries:
-                if isinstance(entry, DeltaRun):
-                    self._stream(entry, version, start, ranges)
+                if type(entry) is DeltaRun:
+                    if whole and all(part in parts for part, _ in entry.keys):
+                        state.apply_run(entry)
+                    else:
+                        self._stream(entry, version, start, ranges)
                     version += entry.count
                     continue
+                assert type(entry) is Entry
                 kind: type[Event] = type(entry.event)
                 event: Any = entry.event
                 if whole or kind in LASTING or any(first <= version <= last for first, last in ranges):
                     time = start + entry.after
-                    if (kind in OF_PART and event.part in parts) or (kind in OF_MESSAGE and event.message in messages):
-                        apply.RULES[kind](state, event, version, time)
+                    if (
+                        (kind in OF_PART and event.part in parts)
+                        or (kind in OF_MESSAGE and event.message in messages)
+                        or kind in _BEGINS
+                    ):
+                        rules[kind](state, event, version, time)
                     else:
                         self.defer(self.apply(PlacedEvent(event, version, time)))
                     if kind in _OF_COVERAGE:
@@ -116,10 +125,6 @@ class Stretch:
 
     def apply(self, placed: PlacedEvent) -> PlacedEvent | None:
         """Apply an event to messages of the stretch; return the part of it about earlier ones."""
-        event = placed.event
-        if isinstance(event, (UserMessageAdded, AssistantMessageStarted)):
-            apply.apply(self.state, *placed)
-            return None
         known, earlier = event_about(placed, self.state.messages.__contains__, self.state.where.__contains__)
         if known:
             apply.apply(self.state, *placed)
@@ -137,15 +142,17 @@ def event_about(
     elif kind in OF_MESSAGE:
         known = has_message(event.message)
     elif isinstance(event, (Pruned, Restored)):
-        others = tuple(part for part in event.parts if not has_part(part))
-        if not others:
+        others, calls = (tuple(x for x in names if not has_part(x)) for names in (event.parts, event.arguments))
+        if not (others or calls):
             return True, None
-        return len(others) < len(event.parts), placed._replace(event=msgspec.structs.replace(event, parts=others))
+        known = len(others) + len(calls) < len(event.parts) + len(event.arguments)
+        return known, placed._replace(event=msgspec.structs.replace(event, parts=others, arguments=calls))
     else:
         return False, None
     return known, None if known else placed
 
 
+_BEGINS = frozenset({UserMessageAdded, AssistantMessageStarted})
 _OF_COVERAGE = frozenset(
     {
         CompactionStarted,

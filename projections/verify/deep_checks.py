@@ -9,12 +9,12 @@ from typing import Any
 from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.events import RecordForgotten
 from eventlog.history.catalog import entry_of
-from eventlog.history.lineage import StreamRange
+from eventlog.history.effective_history import StreamRange
 from eventlog.history.ranges import Range, merged, without
 from eventlog.log.commit import Head
 from eventlog.session.session import Session
 from projections.replay.checkpoints import Checkpoints
-from projections.replay.loop import Follower, redact_inherited, replay
+from projections.replay.loop import Follower, redact_parts, replay
 from projections.replay.projection import EventSource, Projection
 from projections.verify.streams import Problem, StreamCheck
 
@@ -78,7 +78,7 @@ def _compare(projection: Projection[Any], session: Session, version: int, proble
     for number in range(1, COMPARISONS + 1):
         live.version = max(version * number // COMPARISONS, 1)
         follower.advance()
-        redact_inherited(projection, follower.state, session.reader, live.version)
+        redact_parts(projection, follower.state, live.inherited_redactions(), live, live.version)
         if projection.encode(follower.state) != projection.encode(
             replay(projection, session.reader, live.version).state
         ):
@@ -91,7 +91,7 @@ def _checkpoints(projection: Projection[Any], session: Session, version: int, pr
     source: EventSource = session.reader
     checkpoints = Checkpoints(session.store.log)
     for at, state in checkpoints.valid(projection, source, version, version):
-        state = redact_inherited(projection, state, source, at)  # noqa: PLW2901 - as it is shown now
+        state = redact_parts(projection, state, source.inherited_redactions(), source, at)  # noqa: PLW2901 - as shown now
         if projection.encode(state) != projection.encode(replay(projection, source, at).state):
             problems.append(Problem(f"{projection.name}: the checkpoint differs from a replay", at))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import DamagedError, NotFoundError, RefusedError
-from eventlog.history.streams import ancestry
+from eventlog.history.ancestry import ancestry
 from eventlog.integrity.heads import StoreHead, store_head
 from eventlog.log.merkle import (
     SALT_BYTES,

@@ -24,9 +24,9 @@ from eventlog.events import (
     ValueDropped,
     ValuePut,
 )
+from eventlog.history.ancestry import forked_from, stream_spans
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import Range, clipped, covers, merged
-from eventlog.history.streams import forked_from, stream_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,9 +15,9 @@ from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import contents
 from eventlog.errors import DataError, EventlogError
+from eventlog.history.ancestry import continued, decoded_commits
 from eventlog.history.catalog import CatalogEntry, evolve_entry
-from eventlog.history.lineage import StreamRange
-from eventlog.history.streams import continued, decoded_commits
+from eventlog.history.effective_history import StreamRange
 from eventlog.integrity.fork_anchor import anchor_of, inherited_fault, unchanged
 from eventlog.log.commit import Head
 from eventlog.log.merkle_check import Mismatch, TreeState

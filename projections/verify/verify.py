@@ -20,8 +20,8 @@ import msgspec
 
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DataError, EventlogError, NotFoundError
+from eventlog.history.ancestry import ancestry
 from eventlog.history.catalog import as_said, entry_of, is_session
-from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
 from eventlog.integrity.scrub_ledger import read_ledger, scrub_fault
 from eventlog.log.commit import Commit, Head

@@ -17,10 +17,10 @@ from projections.conversation.state import Changes, Conversation
 from projections.view.constraints import join
 from projections.view.message_rendering import MessageRenderer, render_user_message
 from projections.view.messages import Messages
-from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Result, Text
+from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Opaque, Result, Text
 from projections.view.options import RenderOptions
 from projections.view.part_rendering import Resolver
-from projections.view.selection import carryover_of, is_hidden, shows_question, visible_messages
+from projections.view.selection import boundary_of, carryover_of, is_hidden, shows_question, visible_messages
 
 __all__ = ["Assembly"]
 
@@ -92,6 +92,7 @@ class Assembly:
             self._shared, self._frozen, self._places, self._index = [], [], [], {}
             self._waiting = visible_messages(state, self._options)
             self._forget_rendered()
+            self._drafts.clear()
         else:
             if changes.changed:
                 index, last = self._index, len(self._frozen)
@@ -151,8 +152,10 @@ class Assembly:
     def _forget_rendered(self) -> None:
         """Forget messages that are gone, and those whose place a compaction decides."""
         known, self._known, self.size = self._known, {}, 0
+        provided = {compaction.message for compaction in self._state.compactions.values() if compaction.is_provided}
         for message in self._state.messages.values():
-            if message.id in known and not (message.removed or message.summary or message.is_marker):
+            decided = message.removed or message.summary or message.is_marker or message.id in provided
+            if message.id in known and not decided:
                 found = self._known[message.id] = known[message.id]
                 self.size += _size_of(found)
 
@@ -253,7 +256,8 @@ class Assembly:
         draft = self._drafts.pop(message.id, None)
         if draft is None:
             carried = carryover_of(self._state, message) if self._options.carry else None
-            draft = MessageRenderer(message, self._options, self._resolve, carried=carried)
+            boundary = boundary_of(self._state, message)
+            draft = MessageRenderer(message, self._options, self._resolve, carried=carried, boundary=boundary)
         if message.finished is None:
             self._drafts[message.id] = draft
         return draft
@@ -267,4 +271,6 @@ def _text_of(part: NeutralPart) -> str:
     """The text of a part that may be large."""
     if isinstance(part, Result):
         return part.output if not part.files else part.output + "".join([file.url for file in part.files])
+    if isinstance(part, Opaque):
+        return part.data
     return part.input if isinstance(part, Call) else part.url if isinstance(part, File) else part.text

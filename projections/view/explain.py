@@ -14,6 +14,7 @@ from projections.conversation.parts import (
     CompactionPart,
     FilePart,
     Message,
+    OpaquePart,
     Part,
     ReasoningPart,
     SubtaskPart,
@@ -21,13 +22,12 @@ from projections.conversation.parts import (
     ToolPart,
 )
 from projections.conversation.state import Conversation
-from projections.replay.loop import state_at
-from projections.replay.projection import Projection
 from projections.view.message_rendering import MessageRenderer
 from projections.view.neutral import Text
 from projections.view.options import RenderOptions
 from projections.view.part_rendering import PartRendering, Resolver
-from projections.view.selection import compaction_of, is_hidden, shows_question
+from projections.view.selection import boundary_of, compaction_of, is_hidden, shows_question
+from projections.view.targets import state_for
 
 __all__ = ["SENTENCES", "SHOWING", "Explanation", "Reason", "explain", "reason_in"]
 
@@ -36,7 +36,13 @@ Reason: TypeAlias = Literal[
     "shown-as-text",
     "media-replaced",
     "cleared",
+    "arguments-cleared",
+    "call-cleared",
+    "media-cleared",
+    "reasoning-cleared",
+    "reasoning-emptied",
     "interrupted",
+    "asked",
     "redacted",
     "covered",
     "rolled-back",
@@ -68,7 +74,13 @@ SENTENCES: dict[Reason, str] = {
     "shown-as-text": "It is in the view as a fixed or derived text.",
     "media-replaced": "A provider refused it; the view names it instead.",
     "cleared": "The call is in the view; its result was pruned and shows as cleared.",
+    "arguments-cleared": "The call and its result are in the view; the call's large arguments were pruned.",
+    "call-cleared": "The call is in the view; its result and its large arguments were pruned.",
+    "media-cleared": "It was pruned; the view names it instead.",
+    "reasoning-cleared": "It was pruned; the view has no thought in its place.",
+    "reasoning-emptied": "It was pruned; an empty thought without its signature is in its place.",
     "interrupted": "The call is in the view; it never came to an end and shows as interrupted.",
+    "asked": "The call is in the view; it waits for a person and shows so.",
     "redacted": "It was redacted; a marker stands in its place.",
     "covered": "A compaction covers it; its summary stands for it.",
     "rolled-back": "A rollback took it out of the effective history.",
@@ -87,11 +99,10 @@ SENTENCES: dict[Reason, str] = {
 """The sentence of each reason, for people."""
 
 
-def explain(
-    session: Session, projection: Projection[Conversation], version: int, options: RenderOptions, name: str
-) -> Explanation:
+def explain(session: Session, version: int, options: RenderOptions, name: str) -> Explanation:
     """Return the reason for a part or message at a version; `NotFoundError` for others."""
-    reason = reason_in(state_at(session, projection, version).state, options, session.text, name)
+    state = state_for(session, version, options).state
+    reason = reason_in(state, options, session.text, name)
     if reason is None:
         added = session.reader.find(name)
         if added > version:
@@ -100,7 +111,10 @@ def explain(
             reason = "covered"
         else:
             reason = "rolled-back"
-    return Explanation(name, reason in SHOWING, reason, SENTENCES[reason])
+    sentence = SENTENCES[reason]
+    if reason == "covered" and state.own is not None:
+        sentence = f"Compaction {state.in_force}, which only {state.own} can read, covers it for that target."
+    return Explanation(name, reason in SHOWING, reason, sentence)
 
 
 def reason_in(state: Conversation, options: RenderOptions, resolve: Resolver, name: str) -> Reason | None:
@@ -108,10 +122,18 @@ def reason_in(state: Conversation, options: RenderOptions, resolve: Resolver, na
     message, part = state.where.get(name, (state.messages.get(name), None))
     if message is None:
         return None
-    draft = MessageRenderer(message, options, resolve, shows_question=shows_question(state, message, options))
+    draft = MessageRenderer(
+        message,
+        options,
+        resolve,
+        shows_question=shows_question(state, message, options),
+        boundary=boundary_of(state, message),
+    )
     whole = _message_reason(state, options, message, draft)
     if whole is not None:
         return whole
+    if part is not None and part.id in draft.covered:
+        return "covered"
     if part is not None:
         return _part_reason(message, part, draft.rendered(part))
     for found in message.parts:
@@ -121,7 +143,19 @@ def reason_in(state: Conversation, options: RenderOptions, resolve: Resolver, na
     return "empty"
 
 
-SHOWING = {"shown", "shown-as-text", "media-replaced", "cleared", "interrupted", "redacted"}
+SHOWING = {
+    "shown",
+    "shown-as-text",
+    "media-replaced",
+    "cleared",
+    "arguments-cleared",
+    "call-cleared",
+    "media-cleared",
+    "reasoning-emptied",
+    "interrupted",
+    "asked",
+    "redacted",
+}
 """The reasons of what is in the view, if not as it was said."""
 
 
@@ -145,19 +179,29 @@ def _part_reason(message: Message, part: Part, rendered: PartRendering) -> Reaso
     """The reason of a part whose message is shown, by what it says there."""
     if part.removed:
         return "removed"
+    if isinstance(part, ReasoningPart) and part.pruned and not part.redacted:
+        return "reasoning-emptied" if rendered.shown else "reasoning-cleared"
     if not rendered.shown:
         return _absent(message, part)
     match part:
         case CompactionPart():
             return "shown-as-text"
+        case OpaquePart() if isinstance(rendered.said[0], Text):
+            return "redacted" if part.redacted else "shown-as-text"
         case _ if part.redacted:
             return "redacted"
         case ToolPart(pruned=True):
-            return "cleared"
+            return "call-cleared" if part.arguments_pruned else "cleared"
+        case ToolPart(arguments_pruned=True):
+            return "arguments-cleared"
+        case ToolPart(status="asked" | "allowed"):
+            return "asked"
         case ToolPart(status="pending" | "running"):
             return "interrupted"
         case SubtaskPart():
             return "shown-as-text"
+        case FilePart(pruned=True):
+            return "media-cleared"
         case FilePart() if part.replaced and isinstance(rendered.said[0], Text):
             return "media-replaced"
         case FilePart() | ReasoningPart() if isinstance(rendered.said[0], Text):
@@ -175,7 +219,7 @@ def _absent(message: Message, part: Part) -> Reason:
             return "empty"
         case FilePart():
             return "file-as-text"
-        case CompactionPart():
+        case CompactionPart() | OpaquePart():
             return "compaction-not-in-force"
         case _:
             return "never-sent"

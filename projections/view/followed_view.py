@@ -10,10 +10,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventlog.errors import ErasedError, EventlogError
-from eventlog.history.streams import head_of
+from eventlog.errors import EventlogError
 from eventlog.values import Content
-from projections.conversation.projection import ConversationProjection
 from projections.conversation.state import Conversation
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower
@@ -22,13 +20,14 @@ from projections.view.messages import Messages
 from projections.view.offer import Offer, OfferReader
 from projections.view.options import RenderOptions
 from projections.view.system_prompt import SystemPrompt
+from projections.view.targets import addressed, note_own_target, projection_of, target_named
 
 if TYPE_CHECKING:
     from eventlog.session.host import Host
     from eventlog.session.reader import SessionReader
     from projections.view.token_count import ViewCounter
 
-__all__ = ["PROJECTION", "REPLAYED", "Counting", "FollowedView", "ModelViewProjection", "Shown"]
+__all__ = ["REPLAYED", "Counting", "FollowedView", "Shown"]
 
 REPLAYED = 2_000
 """Replayed events after which a reader leaves a checkpoint."""
@@ -40,16 +39,6 @@ _OBJECT = 1_000
 """Bytes of a message of the state with its parts, beside the texts that are rendered."""
 
 
-class ModelViewProjection(ConversationProjection):
-    """The projection behind the view.  Its state evicts covered messages."""
-
-    name = "model-view"
-    whole = False
-
-
-PROJECTION = ModelViewProjection()
-
-
 class Shown(NamedTuple):
     """Content of a view."""
 
@@ -59,6 +48,9 @@ class Shown(NamedTuple):
     """As recorded, before any hook."""
     offer: Offer
     counting: Counting
+    target: str
+    boundary: str | None
+    """Part of the compaction in force."""
 
 
 class _Rendering(NamedTuple):
@@ -69,11 +61,14 @@ class _Rendering(NamedTuple):
 class FollowedView:
     """Follows a session: each new event costs O(1), each view a small tail.  For one thread."""
 
-    def __init__(self, reader: SessionReader, host: Host) -> None:
+    def __init__(self, reader: SessionReader, host: Host, own: str | None = None) -> None:
+        """`own` is the target whose opaque compactions count; None: none of them does."""
+        self.own = own
         self._id = reader.id
         self._host = host
         self._checkpoints = Checkpoints(host.log)
-        self._follower = Follower(PROJECTION, reader, self._checkpoints)
+        self._projection = projection_of(own)
+        self._follower = Follower(self._projection, reader, self._checkpoints)
         self._reader = reader
         self._renderings: dict[RenderOptions, _Rendering] = {}
         """By options, the least recently used first."""
@@ -127,6 +122,7 @@ class FollowedView:
         """Return what the view shows, as of the last `advance`, without the message `excluding`."""
         self.note()
         state = self._follower.state
+        target, options = target_named(state, options), addressed(state, options)
         rendering = self._renderings.get(options) or self._rendered_by(options)
         return Shown(
             self._follower.version,
@@ -134,6 +130,8 @@ class FollowedView:
             self._system.of(state),
             self._offer.of(state),
             rendering.counting,
+            target,
+            state.in_force,
         )
 
     def render_only(self, options: RenderOptions) -> None:
@@ -144,21 +142,22 @@ class FollowedView:
 
     def save(self) -> None:
         """Store a checkpoint; the caller must be allowed to write."""
-        self._follower.save()
+        self._save()
         self._in_force = self.state.in_force
 
     def keep(self) -> None:
         """Store a checkpoint, and nothing for a session that was erased meanwhile."""
-        follower = self._follower
         try:
-            follower.save()
-            head_of(self._host.log, self._id)
-        except ErasedError:
-            self._checkpoints.delete(PROJECTION, self._reader)
+            self._save()
+            self._checkpoints.clear_erased(self._projection, self._reader)
         finally:
-            follower.saved = follower.version
+            self._follower.saved = self._follower.version
 
     # -- helpers -------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        self._follower.save()
+        note_own_target(self._host.log, self._reader, self.version, self.own)
 
     def _rendered_by(self, options: RenderOptions) -> _Rendering:
         """Render the state by other options; what was used least recently goes."""
@@ -187,8 +186,8 @@ class FollowedView:
             return
         self._in_force = follower.state.in_force
         with suppress(EventlogError):  # the next reader replays as much
-            stored = max(self._checkpoints.versions(PROJECTION, self._reader), default=0)
-            if before < stored <= follower.version:
+            stored = max(self._checkpoints.versions(self._projection, self._reader), default=0)
+            if max(before, follower.left) < stored <= follower.version:
                 follower.saved = stored
             else:
                 self.keep()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from eventlog.session.session import Session
 from projections.view.followed_view import FollowedView, Shown
+from projections.view.followed_views import TargetViews
+from projections.view.options import DEFAULT
 
 if TYPE_CHECKING:
     from eventlog.session.host import Host
@@ -38,7 +40,7 @@ def leave_checkpoint(reader: SessionReader, host: Host) -> None:
     if isinstance(kept, KeptView):
         kept.catch_up(reader)  # which leaves one
     elif not host.log.read_only:
-        FollowedView(reader, host).keep()
+        TargetViews(reader, host).of(reader, DEFAULT).keep()
 
 
 class KeptView:
@@ -51,7 +53,7 @@ class KeptView:
         self._lock = RLock()
         self._inside = False
         """Whether it is being changed: a signal handler of the same thread may come between."""
-        self._followed: FollowedView | None = None
+        self._views: TargetViews | None = None
         self._streams: tuple[str, ...] = (session,)
 
     def rests_on(self, session: str) -> bool:
@@ -60,7 +62,7 @@ class KeptView:
 
     def shown(self, reader: SessionReader, options: RenderOptions, excluding: str | None) -> Shown:
         """Return what the view shows now."""
-        return self._now(reader, lambda followed: followed.shown(options, excluding))
+        return self._now(reader, lambda followed: followed.shown(options, excluding), options)
 
     def catch_up(self, reader: SessionReader) -> None:
         """Read what is new."""
@@ -76,28 +78,26 @@ class KeptView:
 
         return self._now(reader, named)
 
-    def _now(self, reader: SessionReader, read: Callable[[FollowedView], T]) -> T:
+    def _now(self, reader: SessionReader, read: Callable[[FollowedView], T], options: RenderOptions = DEFAULT) -> T:
         """Read the view once it is up to date."""
         with self._lock, reader.at_once():
             if self._inside:
-                return read(FollowedView(reader, self._host))
+                return read(TargetViews(reader, self._host).of(reader, options))
             self._inside = True
             try:
-                followed = self._followed
-                if followed is None:
+                views = self._views
+                if views is None:
                     self._streams = tuple(stream.session for stream in reader.ancestry())
-                    followed = FollowedView(reader, self._host)
-                else:
-                    followed.advance(reader)
-                found = read(followed)
+                    views = TargetViews(reader, self._host)
+                found = read(views.of(reader, options))
             except BaseException:
-                self._followed = None
+                self._views = None
                 self._host.kept.drop(self._id, self)
                 raise
             finally:
                 self._inside = False
-            self._followed = followed
-            size = followed.size
+            self._views = views
+            size = views.size
         if size != self.size:
             self.size = size
             self._host.kept.trim()

@@ -19,6 +19,7 @@ from projections.view.neutral import File, NeutralMessage, NeutralPart, Result, 
 from projections.view.options import UNCONSTRAINED, RenderOptions
 from projections.view.part_rendering import (
     MEDIA_HEADING,
+    NOTHING,
     ForeignReasoning,
     PartRendering,
     Resolver,
@@ -89,8 +90,14 @@ class MessageRenderer:
         *,
         shows_question: bool = False,
         carried: Carryover | None = None,
+        boundary: str | None = None,
     ) -> None:
+        """`boundary` is the part with the provider's compaction that is in force, if it is here."""
+        parts = [part.id for part in message.parts] if boundary is not None else []
+        self.covered = frozenset(parts[: parts.index(boundary)] if boundary is not None else parts)
+        """The parts before the boundary, which show nothing."""
         self._message = message
+        self._boundary = boundary
         self._carried = carried
         self._options = options
         self._resolve = resolve
@@ -127,21 +134,26 @@ class MessageRenderer:
             return whole
         if self._left_out(content=content):
             return []
-        if self._carried is not None and whole:
-            carried = Text(carried_text(self._carried, self._resolve))
-            whole[-1] = replace(whole[-1], parts=(*whole[-1].parts, carried))
+        if self._carried is not None and whole and self._boundary is None:
+            whole[-1] = replace(whole[-1], parts=(*whole[-1].parts, *self._carryover()))
         if media:
             whole.append(NeutralMessage("user", (Text(MEDIA_HEADING), *media), self._message.id))
         return whole
 
     def rendered(self, part: Part) -> PartRendering:
         """Return the rendering of a part by itself."""
+        if part.id in self.covered:
+            return NOTHING
         found = self._rendered.get(part.id)
         if found is None:
             if not self._message.user:
                 join_part(part)  # or each view of a long stream would join all its pieces again
             found = self._rendered[part.id] = render_part(
-                self._message, part, self._options, self._resolve, shows_question=self._question
+                self._message,
+                part,
+                self._options,
+                self._resolve,
+                shows_compaction=self._question or part.id == self._boundary,
             )
         return found
 
@@ -156,13 +168,16 @@ class MessageRenderer:
 
     # -- helpers -------------------------------------------------------------------------------
 
+    def _carryover(self) -> tuple[Text, ...]:
+        return () if self._carried is None else (Text(carried_text(self._carried, self._resolve)),)
+
     def _take(self, part: Part, whole: list[NeutralMessage], media: list[Text | File]) -> bool:
         """Append a part to the neutral messages; return whether it is content."""
         found = self.rendered(part)
         if isinstance(part, StepPart) and part.begins and not part.removed:
             whole.extend(self._closed(self._block))
             self._block = _Block()
-        self._block.said.extend(found.said)
+        self._block.said.extend(found.said if part.id != self._boundary else (*found.said, *self._carryover()))
         self._block.foreign = self._block.foreign or isinstance(next(iter(found.said), None), ForeignReasoning)
         self._block.results.extend(found.results)
         media.extend(found.media)

@@ -7,26 +7,28 @@ The public face of this folder: `conversation/` builds the state, `selection.py`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
+from eventlog.history.effective_history import END
 from eventlog.session.session import Session
 from eventlog.validation import require, require_call, require_or_none
 from projections.conversation.state import Conversation
 from projections.replay.canonical import pack
-from projections.replay.loop import state_at
 from projections.view.assembly import Assembly
 from projections.view.explain import Explanation, explain
-from projections.view.followed_view import PROJECTION, Counting, FollowedView, ModelViewProjection
+from projections.view.followed_view import Counting
+from projections.view.followed_views import TargetViews
 from projections.view.kept_view import kept_view
 from projections.view.messages import Messages
 from projections.view.offer import NOTHING_OFFERED, Offer, offer_of
 from projections.view.options import RenderOptions
 from projections.view.options import preset as preset_named
 from projections.view.system_prompt import SystemHook, hooked, system_segments
+from projections.view.targets import ModelViewProjection, addressed, state_for, target_named
 
 if TYPE_CHECKING:
     from eventlog.values import Model
@@ -48,6 +50,10 @@ RENDERER = "neutral/1"
 """Name and version of the neutral form, part of every digest."""
 
 
+Shown: TypeAlias = tuple[str, str | None]
+"""A view's target, and the part of the compaction that it begins with."""
+
+
 class SharedPrefix(NamedTuple):
     """The common beginning of two successive views: what a provider's cache can reuse."""
 
@@ -67,10 +73,12 @@ class ModelView:
         "_digest",
         "_session",
         "_tokens",
+        "boundary",
         "format",
         "messages",
         "options",
         "system",
+        "target",
         "tools",
         "version",
     )
@@ -85,6 +93,8 @@ class ModelView:
         system: tuple[str, ...] = (),
         offer: Offer = NOTHING_OFFERED,
         counting: Counting | None = None,
+        target: str = "",
+        boundary: str | None = None,
     ) -> None:
         self._session = session
         self.version = version
@@ -97,6 +107,10 @@ class ModelView:
         """The schemas of the tools that the newest question allows, a JSON array, or None."""
         self.format = offer.format
         """The output format that the newest question asks for, as JSON, or None."""
+        self.target = target
+        """The target that it is for, "" if no model is known (`eventlog.values.target_of`)."""
+        self.boundary = boundary
+        """Part of the compaction that it begins with, or None."""
         self._counting = counting
         self._tokens: int | None = None
         self._digest: bytes | None = None
@@ -132,17 +146,21 @@ class ModelView:
                 system=hooked(shown.system, hook),
                 offer=shown.offer,
                 counting=shown.counting,
+                target=shown.target,
+                boundary=shown.boundary,
             )
         with session.reader.at_once():
-            state, version = state_at(session, PROJECTION, at)
+            state, version = state_for(session, at, chosen)
         resolve = session.reader.text
         return cls(
             session,
             version,
             chosen,
-            Assembly(state, chosen, resolve).view(excluding),
+            Assembly(state, addressed(state, chosen), resolve).view(excluding),
             system=system_segments(state, resolve, hook),
             offer=offer_of(state, resolve),
+            target=target_named(state, chosen),
+            boundary=state.in_force,
         )
 
     @property
@@ -157,13 +175,15 @@ class ModelView:
     def digest(self) -> bytes:
         """SHA-256 of what the model would be sent; names the neutral form and its version."""
         if self._digest is None:
-            self._digest = digest_of(self.messages, self.system, self.tools, format=self.format)
+            self._digest = digest_of(
+                self.messages, self.system, self.tools, format=self.format, shown=(self.target, self.boundary)
+            )
         return self._digest
 
     def explain(self, name: str) -> Explanation:
         """Return why a part or message is, or is not, in this view; `NotFoundError` if unknown."""
         require(str, name, "a part or message is named by its id, a str")
-        return explain(self._session, PROJECTION, self.version, self.options, name)
+        return explain(self._session, self.version, self.options, name)
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -190,7 +210,8 @@ class LiveView:
         self._session = session
         self._options = preset_named(preset) if options is None else options
         self._hook = hook
-        self._followed = FollowedView(session.reader, session.store.host)
+        self._views = TargetViews(session.reader, session.store.host)
+        self._followed = self._views.of(session.reader, self._options)
 
     @property
     def version(self) -> int:
@@ -201,6 +222,7 @@ class LiveView:
         """Give views with other options from here on."""
         require(RenderOptions, options, "options are RenderOptions")
         self._options = options
+        self._followed = self._views.of(self._session.reader, options)
         self._followed.render_only(options)
 
     @property
@@ -209,18 +231,28 @@ class LiveView:
         return self._followed.state
 
     @property
+    def readable(self) -> Callable[[], Conversation] | None:
+        """Reads the state without opaque compactions; None if `state` has none in force."""
+        if self._followed.own is None:
+            return None
+        options = replace(self._options, state_from=END)
+        return lambda: self._views.of(self._session.reader, options).state
+
+    @property
     def view(self) -> ModelView:
         """The view as of the last `advance`."""
         return self.excluding(None)
 
     def advance(self) -> ModelView:
         """Apply the events that came since, and return the view."""
-        self._followed.advance(self._session.reader)
+        self.catch_up()
         return self.excluding(None)
 
     def catch_up(self) -> bool:
         """Apply the events that came since; return whether there were any."""
-        return self._followed.advance(self._session.reader)
+        before = self._followed.version
+        self._followed = self._views.of(self._session.reader, self._options)
+        return self._followed.version != before
 
     def excluding(self, message: str | None, *, max_steps: str | None = None) -> ModelView:
         """Return the view without a message; `max_steps` wins over that of the options."""
@@ -235,6 +267,8 @@ class LiveView:
             system=hooked(shown.system, self._hook),
             offer=shown.offer,
             counting=shown.counting,
+            target=shown.target,
+            boundary=shown.boundary,
         )
 
     def save(self) -> None:
@@ -255,12 +289,13 @@ def digest_of(
     renderer: str | None = None,
     *,
     format: str | None = None,
+    shown: Shown = ("", None),
 ) -> bytes:
     """Return the SHA-256 of a request in its neutral form, whose version is hashed, too.
 
-    `renderer` names that version, today's by default.
+    `renderer` names that version, today's by default; `shown` are the view's target and boundary.
     """
-    found = sha256(_head(system, tools, format, renderer))
+    found = sha256(_head(system, tools, format, renderer, shown))
     for message in messages:
         found.update(pack(message))
     return found.digest()
@@ -280,7 +315,8 @@ class RunningDigest:
 
     def of(self, view: ModelView) -> bytes:
         """The digest of a view."""
-        head, final = _head(view.system, view.tools, view.format), view.messages.final
+        head = _head(view.system, view.tools, view.format, None, (view.target, view.boundary))
+        final = view.messages.final
         done = len(self._final)
         if head != self._head or not final.begins_with(self._final):
             done, self._head, self._hash = 0, head, sha256(head)
@@ -293,8 +329,8 @@ class RunningDigest:
         return found.digest()
 
 
-def _head(system: tuple[str, ...], tools: str | None, format_: str | None, renderer: str | None = None) -> bytes:
-    return pack([renderer or RENDERER, system, tools, *([] if format_ is None else [format_])])
+def _head(system: tuple[str, ...], tools: str | None, format_: str | None, renderer: str | None, shown: Shown) -> bytes:
+    return pack([renderer or RENDERER, system, tools, format_, *shown])
 
 
 def _require_session(session: object, options: object, hook: object) -> None:

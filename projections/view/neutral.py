@@ -13,7 +13,7 @@ import msgspec
 
 from eventlog.values import Json
 
-__all__ = ["Call", "File", "NeutralMessage", "NeutralPart", "Reasoning", "Result", "Role", "Text"]
+__all__ = ["Call", "File", "NeutralMessage", "NeutralPart", "Opaque", "Reasoning", "Result", "Role", "Text"]
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
 
@@ -61,7 +61,20 @@ class Result(msgspec.Struct, frozen=True, tag="result", tag_field="type", gc=Fal
     files: tuple[File, ...] = ()
 
 
-NeutralPart: TypeAlias = Text | Reasoning | File | Call | Result
+class Opaque(msgspec.Struct, frozen=True, tag="opaque", tag_field="type", gc=False):
+    """A compaction that the provider made, for the target that can read it."""
+
+    kind: str
+    """"openai.compaction" or "anthropic.compaction"."""
+    data: Json
+    """The item or block as the provider sent it."""
+    text: str = ""
+    """Its readable summary, "" if only the provider can read it."""
+    tokens: int | None = None
+    """Tokens that it has at most, as the provider reported; None: not reported."""
+
+
+NeutralPart: TypeAlias = Text | Reasoning | File | Call | Result | Opaque
 
 
 class NeutralMessage(msgspec.Struct, frozen=True, gc=False):

@@ -12,7 +12,7 @@ import msgspec
 
 from eventlog.errors import NotFoundError
 from eventlog.validation import require
-from eventlog.values import Model
+from eventlog.values import Model, target_of
 
 __all__ = [
     "ALL_CAPABILITIES",
@@ -98,6 +98,16 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
     That is their signatures, ciphers and ids.
     """
+    target: str = ""
+    """The target to be sent to (`eventlog.values.target_of`), where an endpoint matters.
+
+    "": the target of the newest call that did not fail, if it asked `model`; else `model` itself.
+    """
+
+    @property
+    def asked(self) -> str:
+        """The target as far as the options say it; "": any."""
+        return self.target or target_of(self.model)
 
 
 DEFAULT = RenderOptions()

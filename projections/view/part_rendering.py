@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from eventlog.values import INTERRUPTED, Attachment, Content, Json
+from eventlog.values import INTERRUPTED, WAITING, Attachment, Content, Json
 from projections.conversation.parts import (
     CompactionPart,
     FilePart,
     Message,
+    OpaquePart,
     Part,
     ReasoningPart,
     SubtaskPart,
     TextPart,
     ToolPart,
 )
+from projections.view.cleared_arguments import cleared_arguments
 from projections.view.constraints import constrained
-from projections.view.neutral import Call, File, NeutralPart, Reasoning, Result, Text
+from projections.view.neutral import Call, File, NeutralPart, Opaque, Reasoning, Result, Text
 from projections.view.options import UNCONSTRAINED, Capability, RenderOptions
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "PartRendering",
     "Resolver",
     "is_media",
+    "is_sent",
     "render_part",
     "render_user_part",
     "text_of",
@@ -69,10 +72,25 @@ def named(mime: str, filename: str | None) -> Text:
     return Text(f"[Attached {mime}: {filename or 'file'}]")
 
 
+def is_sent(part: FilePart, options: RenderOptions) -> bool:
+    """Whether a user's file goes to the model as such, unless a prune cleared it."""
+    file = part.file
+    kind = _capability(file.mime)
+    if (
+        file.mime in NOT_SENT
+        or part.removed
+        or part.redacted
+        or (kind is not None and kind not in options.capabilities)
+    ):
+        return False
+    return not (options.strip_media and is_media(file.mime)) and not is_replaced(
+        part, file.mime, file.filename, options
+    )
+
+
 def is_replaced(part: FilePart | ToolPart, mime: str, filename: str | None, options: RenderOptions) -> bool:
     """Whether a file of a part is named instead of sent to the model of these options."""
-    model = options.model
-    target = "" if model is None else f"{model.provider}/{model.name}"
+    target = options.asked
     return any(
         one.mime == mime and one.name == (filename or "") and (not one.target or not target or one.target == target)
         for one in part.replaced
@@ -96,15 +114,15 @@ NOTHING = PartRendering()
 
 
 def render_part(
-    message: Message, part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool = False
+    message: Message, part: Part, options: RenderOptions, resolve: Resolver, *, shows_compaction: bool = False
 ) -> PartRendering:
-    """Render one part of a message by itself; `shows_question` shows a compaction part."""
+    """Render one part of a message by itself; `shows_compaction` shows a compaction's part."""
     if part.removed:
         return NOTHING
     if message.user:
-        found = PartRendering(render_user_part(part, options, resolve, shows_question=shows_question))
+        found = PartRendering(render_user_part(part, options, resolve, shows_question=shows_compaction))
     else:
-        found = _assistant_part(message, part, options, resolve)
+        found = _assistant_part(message, part, options, resolve, shows_compaction=shows_compaction)
     if options.constraints == UNCONSTRAINED or found is NOTHING:
         return found
     said, results = (tuple(constrained(parts, options.constraints)) for parts in (found.said, found.results))
@@ -137,7 +155,7 @@ def _file_part(part: FilePart, options: RenderOptions, resolve: Resolver) -> Tex
     if part.redacted:
         return Text(REDACTED)
     file = part.file
-    if is_replaced(part, file.mime, file.filename, options):
+    if part.pruned or is_replaced(part, file.mime, file.filename, options):
         return named(file.mime, file.filename)
     return _file(file.mime, file.url, file.filename, options, resolve)
 
@@ -172,9 +190,12 @@ class ForeignReasoning(Text, frozen=True, gc=False):
     """Another model's reasoning, to be sent as text; a view never contains this type."""
 
 
-def _assistant_part(message: Message, part: Part, options: RenderOptions, resolve: Resolver) -> PartRendering:
+def _assistant_part(
+    message: Message, part: Part, options: RenderOptions, resolve: Resolver, *, shows_compaction: bool
+) -> PartRendering:
     same = options.model is None or message.model is None or options.model == message.model
-    stated = same and message.place >= options.state_from
+    elsewhere = bool(options.target) and message.asked not in {"", options.target}
+    stated = same and not elsewhere and message.place >= options.state_from
     match part:
         case TextPart():
             text = REDACTED if part.redacted else text_of(part.pieces, resolve)
@@ -189,8 +210,21 @@ def _assistant_part(message: Message, part: Part, options: RenderOptions, resolv
             return _tool(part, options, resolve, stated=stated)
         case FilePart() if part.file.mime not in NOT_SENT:
             return PartRendering((_file_part(part, options, resolve),))
+        case OpaquePart() if shows_compaction:
+            return PartRendering((_provided(part, options, resolve),))
         case _:
             return NOTHING
+
+
+def _provided(part: OpaquePart, options: RenderOptions, resolve: Resolver) -> Opaque | Text:
+    """Render the provider's compaction that is in force: for other targets by its summary."""
+    if part.redacted:
+        return Text(REDACTED)
+    opaque = part.opaque
+    summary = None if opaque.text is None else resolve(opaque.text)
+    if summary is not None and opaque.target != options.asked:
+        return Text(summary)
+    return Opaque(opaque.kind, resolve(opaque.data), summary or "", part.tokens)
 
 
 def _reason(
@@ -198,6 +232,8 @@ def _reason(
 ) -> PartRendering:
     if part.redacted:
         return PartRendering((Text(REDACTED),))
+    if part.pruned:  # an empty thought tells the provider's form that what hangs on it has lost it
+        return PartRendering((Reasoning("", None),)) if part.metadata is not None and stated else NOTHING
     text = text_of(part.pieces, resolve)
     if not same:
         return PartRendering((ForeignReasoning(text),)) if text.strip() else NOTHING
@@ -209,7 +245,10 @@ def _reason(
 
 def _tool(part: ToolPart, options: RenderOptions, resolve: Resolver, *, stated: bool) -> PartRendering:
     input_text: Json = "{}" if part.redacted else (resolve(part.input) or "{}")
-    call = Call(part.call, part.tool, input_text, part.provider_executed, part.metadata if stated else None)
+    metadata = part.metadata if stated else None
+    if part.arguments_pruned:  # an id or a signature vouches for the arguments as they were
+        input_text, metadata = cleared_arguments(input_text), None
+    call = Call(part.call, part.tool, input_text, part.provider_executed, metadata)
     output, error = _output(part, options, resolve)
     files: list[File] = []
     media: list[Text | File] = []
@@ -249,7 +288,7 @@ def _output(part: ToolPart, options: RenderOptions, resolve: Resolver) -> tuple[
         if options.interrupted_output and part.interrupted and part.output is not None:
             return _capped(resolve(part.output), options), False
         return resolve(part.error or ""), True
-    return INTERRUPTED, True
+    return (WAITING, False) if part.waits else (INTERRUPTED, True)
 
 
 def _capped(text: str, options: RenderOptions) -> str:

@@ -10,7 +10,7 @@ from projections.conversation.parts import CompactionPart, Message
 from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
 
-__all__ = ["carryover_of", "compaction_of", "is_hidden", "shows_question", "visible_messages"]
+__all__ = ["boundary_of", "carryover_of", "compaction_of", "is_hidden", "shows_question", "visible_messages"]
 
 
 def compaction_of(state: Conversation, message: Message) -> str | None:
@@ -35,13 +35,18 @@ def is_hidden(state: Conversation, message: Message, options: RenderOptions) -> 
     if not state.compactions:
         return False
     compaction = compaction_of(state, message)
-    if compaction is None:
-        return False
+    if compaction is None:  # of a marker whose compaction was removed nothing is left
+        return message.is_marker and _only_marks(message)
     if options.show_all_compactions and state.compactions[compaction].status != "undone":
         return False
     if compaction == state.in_force:  # an earlier attempt's summary, broken off by a crash, says nothing
         return not message.user and message.id != state.compactions[compaction].summary
-    return not message.user or all(isinstance(part, CompactionPart) or part.removed for part in message.parts)
+    return not message.user or _only_marks(message)
+
+
+def _only_marks(message: Message) -> bool:
+    """Whether a message has nothing but compactions and removed parts."""
+    return all(isinstance(part, CompactionPart) or part.removed for part in message.parts)
 
 
 def shows_question(state: Conversation, message: Message, options: RenderOptions) -> bool:
@@ -59,8 +64,15 @@ def shows_question(state: Conversation, message: Message, options: RenderOptions
 
 def carryover_of(state: Conversation, message: Message) -> Carryover | None:
     """Return the carryover shown with this message, if it is the summary in force."""
-    compaction = state.compactions.get(state.in_force) if message.summary and state.in_force is not None else None
+    compaction = state.compaction_in_force
     return compaction.carried if compaction is not None and compaction.summary == message.id else None
+
+
+def boundary_of(state: Conversation, message: Message) -> str | None:
+    """Return the part of a reply with the provider's compaction in force, or None."""
+    compaction = state.compaction_in_force
+    is_here = compaction is not None and compaction.is_provided and compaction.message == message.id
+    return state.in_force if is_here else None
 
 
 def visible_messages(state: Conversation, options: RenderOptions) -> list[Message]:
@@ -68,8 +80,8 @@ def visible_messages(state: Conversation, options: RenderOptions) -> list[Messag
     shown = [message for message in state.messages.values() if not is_hidden(state, message, options)]
     if options.order_by_seen:
         shown = _by_seen(shown)
-    compaction = state.compactions.get(state.in_force) if state.in_force is not None else None
-    if compaction is None:
+    compaction = state.compaction_in_force
+    if compaction is None or compaction.is_provided:
         return shown
     marker = state.messages.get(compaction.message)
     summary = state.messages.get(compaction.summary or "")

@@ -16,11 +16,11 @@ from threading import Lock
 from typing import Literal, TypeAlias
 
 from eventlog import os_fork
-from eventlog.codec.bodies import INLINE
+from eventlog.codec.large_texts import INLINE
 from eventlog.values import Body, Content
 from projections.tokens import BodyCounter, CountCache, Counter, MemoryCountCache, frame_tokens, media_tokens
 from projections.view.messages import Messages
-from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result
+from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Opaque, Reasoning, Result
 
 __all__ = ["ContentKind", "ViewCounter", "wire_messages"]
 
@@ -30,6 +30,8 @@ ContentKind: TypeAlias = Literal["text", "reasoning", "calls", "results", "attac
 "calls" are names and arguments, "results" are outputs without their attachments.
 """
 
+CIPHER = 4
+"""Characters of a cipher for one token, if the provider reports none."""
 _PIECE = 1 << 18
 """Characters of a text that are encoded at a time to be hashed."""
 
@@ -92,6 +94,9 @@ class ViewCounter:
                 yield "attachments", self.file(file.mime, file.url)
         elif isinstance(part, File):
             yield "attachments", self.file(part.mime, part.url)
+        elif isinstance(part, Opaque):
+            known = len(part.data) // CIPHER if part.tokens is None else part.tokens
+            yield "text", self.text(part.text) if part.text else known
         else:
             yield "reasoning" if isinstance(part, Reasoning) else "text", self.text(part.text)
 

@@ -25,14 +25,16 @@ if TYPE_CHECKING:
         TruncationPolicy,
         policy_named,
     )
-    from projections.window.prune.case import PruneCase, PrunePlan, ToolResult
-    from projections.window.prune.planner import PrunePlanner, register_planner
+    from projections.window.prune.case import PruneCase, PrunePlan
+    from projections.window.prune.clearable import Clearable
+    from projections.window.prune.planners import PrunePlanner, register_planner
     from projections.window.retrieval.covered import covered_by
     from projections.window.retrieval.recall import RecallResult, recall
     from projections.window.retrieval.recall_calls import recall_tool
 
 __all__ = [
     "AutoContinue",
+    "Clearable",
     "CompactionPolicy",
     "ContextPolicy",
     "Hooks",
@@ -50,7 +52,6 @@ __all__ = [
     "SummaryFacts",
     "SummaryRequest",
     "ToolCalled",
-    "ToolResult",
     "TruncationPolicy",
     "apply_patch",
     "covered_by",
@@ -78,8 +79,9 @@ _HOMES = {
         "TruncationPolicy",
         "policy_named",
     ),
-    "prune.case": ("PruneCase", "PrunePlan", "ToolResult"),
-    "prune.planner": ("PrunePlanner", "register_planner"),
+    "prune.case": ("PruneCase", "PrunePlan"),
+    "prune.clearable": ("Clearable",),
+    "prune.planners": ("PrunePlanner", "register_planner"),
     "retrieval.covered": ("covered_by",),
     "retrieval.recall": ("RecallResult", "recall"),
     "retrieval.recall_calls": ("recall_tool",),

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -37,8 +36,6 @@ class Program(msgspec.Struct):
     """Number of the append at which the program dies; 0: at none."""
     behind: bool = False
     """Whether it dies when that append is durable, not before."""
-    seconds: float = 0.0
-    """Seconds after which it is killed from outside; 0: never."""
     kill_call: int = 0
     """Number of the system call that changes the store at which it is killed; -1: count them."""
     entries: list[Any] = []
@@ -107,12 +104,7 @@ def main() -> None:
         if programs[0].kill_call:
             print(json.dumps([_traced(programs[0])]), flush=True)
             continue
-        begun = [(one, _begin(one)) for one in programs]
-        for one, child in begun:
-            if one.seconds:
-                time.sleep(one.seconds)
-                os.kill(child, signal.SIGKILL)
-        statuses = [os.waitpid(child, 0)[1] for _, child in begun]
+        statuses = [os.waitpid(child, 0)[1] for child in [_begin(one) for one in programs]]
         for status in statuses:
             assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) == 0, "a program failed"
         signals = [os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0 for status in statuses]

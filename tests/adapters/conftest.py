@@ -9,11 +9,12 @@ import pytest
 import eventlog
 from eventlog.store import Store
 from tests.support.coroutine_tests import pytest_pyfunc_call
-from tests.support.frameworks import are_here
+from tests.support.frameworks import are_here, has_adk
 
 __all__ = ["pytest_pyfunc_call", "store"]
 
 collect_ignore_glob = [] if are_here() else ["test_*.py"]
+collect_ignore_glob += [] if has_adk() else ["test_google_adk*.py"]
 
 
 @pytest.fixture

@@ -212,6 +212,9 @@ def listed(messages: Sequence[ModelMessage]) -> list[Shown]:
     }
     leading = _prompts(messages)
     shown: list[Shown] = [("prompt", "\n\n".join(part.content for part in leading))] if leading else []
+    asked = [one for one in messages if any(isinstance(part, (UserPromptPart, SpeechPart)) for part in one.parts)]
+    newest = next((one for one in reversed(asked) if isinstance(one, ModelRequest)), None)
+    shown += [("prompt", newest.instructions)] if newest is not None and newest.instructions else []
     for kind, part in parts:
         match part:
             case SystemPromptPart(content=content):

@@ -30,15 +30,15 @@ from claude_agent_sdk.testing import run_session_store_conformance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog import CallError, FencedError, NotFoundError, import_file, session_store
+from eventlog import CallError, NotFoundError, import_file, session_store
 from eventlog.adapters.claude_agent import EverdeltaSessionStore
 from eventlog.adapters.claude_uuids import uuid_of
 from eventlog.importers.common.remainder import emit
 from eventlog.maintenance import erase
+from eventlog.testing.file_search import files_with
 from projections import ModelView
 from tests.adapters.claude_entries import KEY, KINDS, SESSION, Talk, listed, said, viewed
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
-from tests.support.file_search import files_with
 from tests.support.shared import SHARED, shared_path
 
 MODES = [*ENGINES, ENCRYPTED]
@@ -190,28 +190,6 @@ async def test_an_entry_is_stored_once(engine: Engine) -> None:
     assert [text for _, text in shown(one)] == ["a", "b", "c"]
 
 
-@pytest.mark.promise(4, 5)
-@pytest.mark.parametrize("count", [1, 2])
-async def test_two_workers_lose_nothing_and_repeat_nothing(engine: Engine, count: int) -> None:
-    """Entries of two workers that append at once are all in, and those of both are in once."""
-    opened = [EverdeltaSessionStore(engine.open()) for _ in range(count)]
-    stores = [opened[0], opened[-1]]
-    shared = prompts(*(f"both {number}" for number in range(8)))
-
-    async def write(name: int) -> None:
-        for number in range(8):
-            own = prompts(f"{name} {number} a", f"{name} {number} b")
-            await stores[name].append(KEY, [shared[number], *own])
-
-    await asyncio.gather(*map(write, range(2)))
-    texts = texts_of(await stores[0].load(KEY))
-    assert sorted(texts) == sorted({*texts})
-    assert len(texts) == 8 + 2 * 16
-    for name in range(2):
-        own = [text for text in texts if text.startswith(f"{name} ")]
-        assert own == [f"{name} {number} {letter}" for number in range(8) for letter in "ab"]
-
-
 @pytest.mark.parametrize("run", RUNNERS, ids=["asyncio", "trio"])
 def test_a_cancelled_append_is_settled(
     engine: Engine, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
@@ -247,18 +225,6 @@ def test_a_cancelled_append_is_settled(
         assert texts_of(await store.load(KEY)) == ["a"]
 
     run(with_trio if run is trio.run else with_asyncio)
-
-
-@pytest.mark.promise(4)
-async def test_a_superseded_worker_is_refused(engine: Engine) -> None:
-    """An append under a lease that another worker took over is refused, and leaves nothing."""
-    old, new = (EverdeltaSessionStore(engine.open()) for _ in range(2))
-    await old.append(KEY, prompts("asked"))
-    with pytest.raises(FencedError), old.session(KEY).lease():  # noqa: PT012 - the block is the lease's
-        with new.session(KEY).lease(take_over=True):
-            await new.append(KEY, prompts("second"))
-        await old.append(KEY, prompts("late"))
-    assert texts_of(await old.load(KEY)) == ["asked", "second"]
 
 
 async def test_a_branch_at_an_old_message_is_found_by_a_new_process(engine: Engine) -> None:

@@ -24,11 +24,11 @@ import eventlog
 from eventlog import AlreadyExistsError, CallError, ErasedError, FencedError, LeaseHeldError, NotFoundError
 from eventlog.adapters.langgraph import FORMAT, EverdeltaSaver, removal
 from eventlog.adapters.langgraph.unused import kin_of
+from eventlog.testing.file_search import files_with
 from projections import ModelView
 from tests.adapters.langchain_lists import listed, viewed
 from tests.adapters.langgraph_programs import PROGRAMS, Program, Tee
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
-from tests.support.file_search import files_with
 
 MODES = [*ENGINES, ENCRYPTED]
 SLOW = os.environ.get("EVERDELTA_SLOW") == "1"
@@ -168,15 +168,6 @@ def test_messages_of_all_kinds_come_back(engine: Engine) -> None:
             assert list(map(type, found.checkpoint["channel_values"]["messages"])) == list(map(type, wanted))
         if end < 11:  # a call that is no JSON shows as such
             assert viewed(ModelView.of(saver.session(f"t{end}"))) == listed(messages)
-
-
-def test_text_comes_back_exactly(engine: Engine) -> None:
-    """A text with a lone surrogate comes back as it is."""
-    saver = EverdeltaSaver(engine.open())
-    config = put(saver, [HumanMessage("half \ud800", id="h1")])
-    found = EverdeltaSaver(engine.open()).get_tuple(config)
-    assert found is not None
-    assert found.checkpoint["channel_values"]["messages"] == [HumanMessage("half \ud800", id="h1")]
 
 
 def test_message_changed_in_place_is_told_again(engine: Engine) -> None:

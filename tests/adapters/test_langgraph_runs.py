@@ -17,10 +17,10 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 import eventlog
 from eventlog.adapters.langgraph import EverdeltaSaver, removal
+from eventlog.testing.file_search import files_with
 from projections import ModelView
 from tests.adapters.langchain_lists import listed, viewed
 from tests.support.engines import Engine
-from tests.support.file_search import files_with
 
 Run = tuple[str, list[Any]]
 """A run's id, and what its one step says."""

@@ -23,8 +23,8 @@ from langgraph.store.memory import InMemoryStore
 from eventlog import CallError
 from eventlog.adapters.langgraph import EverdeltaStore
 from eventlog.adapters.langgraph.items import decode
+from eventlog.testing.file_search import files_with
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
-from tests.support.file_search import files_with
 
 LONG = "x" * 300
 LABELS = st.sampled_from(["a", "b", "ab", "é", LONG])

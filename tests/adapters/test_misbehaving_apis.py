@@ -7,24 +7,30 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import httpx2 as httpx
+import openai
 import pytest
 from google.genai import errors as google
 
 import eventlog
+from eventlog import events as ev
 from eventlog.errors import StreamError, UnknownStreamError
 from eventlog.session.session import Session
 from eventlog.values import File, Text
-from projections import ModelView
-from projections.loop import ModelRequest
+from projections import ModelView, cache_uses
+from projections.loop import ModelRequest, PendingCall
 from projections.reports.audit import audit
 from projections.view.neutral import Call, NeutralMessage, Result
 from projections.view.neutral import File as SentFile
 from projections.view.neutral import Text as SentText
+from projections.window import ContextPolicy, PrunePolicy
+from projections.window.compaction.offline import summarize_offline
 from tests.support.misbehaving_apis import APIS, REFUSALS, Answer, Refused
 from tests.support.pages import LOOP, example
 
@@ -37,6 +43,20 @@ WAYS = {
 WHOLE = re.compile(r"Question \d+: I write\.|Answer to Question \d+\.")
 """The texts that the model says as a whole."""
 LIVES = 40
+BROKEN = (httpx.TransportError, openai.APIConnectionError, anthropic.APIConnectionError)
+PAD = "line after line of a file " * 60
+QUESTIONS = 90
+BACKGROUND = (
+    "policy=POLICY, limits=LIMITS, summarizer=lambda request: summarize_offline(request), background=True, recall=True"
+)
+ALL_ON = (
+    ("recall=True", BACKGROUND),
+    (
+        "window.run(call, lambda given: run_tool(call.tool, given))",
+        "reply.call(call.part).ask('it writes') if is_risky(call) else window.run(call, partial(run_tool, call.tool))",
+    ),
+)
+"""Also in the loop: calls for a person, summaries in the background, a small window."""
 
 
 class Endpoint:
@@ -59,7 +79,7 @@ class Endpoint:
         may = {
             "media": any(isinstance(part, SentFile) for message in request.messages for part in message.parts),
             "opaque-state": bool(self._api.state) and self._api.state in sent,
-            "overflow": sent.count("Question ") > 6,
+            "overflow": sent.count("Question ") > 6 and "## Goal" not in sent,
         }
         may["too large"] = may["overflow"]
         ways = {way: weight for way, weight in WAYS.items() if may.get(way, True)}
@@ -152,31 +172,57 @@ def texts(message: NeutralMessage) -> list[str]:
     return [part.text for part in message.parts if isinstance(part, SentText) and part.text]
 
 
-def program(endpoint: Endpoint) -> dict[str, Any]:
+class Writing(Endpoint):
+    """Writes large files, whose text is in the arguments of the calls, and reports its usage."""
+
+    def _check(self, request: ModelRequest, body: dict[str, Any]) -> None:
+        super()._check(request, body)
+        self._tokens = len(json.dumps(body)) // 4
+
+    def _played(self, how: str, chunks: list[dict[str, Any]]) -> Iterator[Any]:
+        told = re.sub(
+            r'("(?:prompt_tokens|input_tokens|promptTokenCount)": )9', rf"\g<1>{self._tokens}", json.dumps(chunks)
+        )
+        yield from super()._played(how, json.loads(told))
+
+    def _answer(self, messages: Any, *, same_ids: bool) -> Answer:
+        answer = super()._answer(messages, same_ids=same_ids)
+        return answer._replace(
+            calls=tuple(
+                (id, name, given.replace('"text": "', f'"text": "{self._asked} {PAD}'))
+                for id, name, given in answer.calls
+            )
+        )
+
+
+def program(endpoint: Endpoint, *more: tuple[str, str], **names: Any) -> dict[str, Any]:
     """The functions of the documented loop, which ask this endpoint."""
     code = example(LOOP).code.partition("\nwith eventlog.open(")[0]
     for there, here in (
+        *more,
         ("lambda: ask(request))", "lambda: ask(request), first_wait=0.001, longest_wait=0.01)"),
         ("openai.APIStatusError,", "*REFUSALS,"),
         ("client = openai.OpenAI", "client = lambda **options: None and openai.OpenAI"),
     ):
         assert there in code
         code = code.replace(there, here)
-    names: dict[str, Any] = {"REFUSALS": REFUSALS}
+    names["REFUSALS"] = REFUSALS
     exec(compile(code, "loop.py", "exec"), names)  # noqa: S102  # the page's own program
     names["ask"] = endpoint
     return names
 
 
-def answered(session: Session, names: dict[str, Any], number: int) -> int:
-    """Start the program until a question is answered; returns how often it was started."""
+def answered(session: Session, names: dict[str, Any], number: int, between: Callable[[], object] = lambda: None) -> int:
+    """Start the program until a question is answered; returns how often it was started.
+
+    `between` is called where the program has ended without an answer.
+    """
     asked: Any = f"Question {number}" if number % 2 else [Text(f"Question {number}"), File("image/png", PNG, "a.png")]
     for life in range(1, LIVES):
         try:
             said = names["answer"](session, asked, f"r{number}")
-        except (RuntimeError, StreamError, UnknownStreamError, ConnectionError, httpx.TransportError):
-            continue
-        except REFUSALS:
+        except (RuntimeError, StreamError, UnknownStreamError, ConnectionError, *BROKEN, *REFUSALS):
+            between()
             continue
         assert said == f"Answer to Question {number}."
         return life
@@ -205,3 +251,50 @@ def test_no_request_is_invalid_and_no_conversation_ends(
         assert max(Counter(said).values()) == 1
     assert {path.name for path in tmp_path.glob("*.txt")} == {f"{n}{name}.txt" for n in range(10) for name in "ab"}
     assert len(endpoint.did) > 8, endpoint.did
+
+
+def is_risky(call: PendingCall) -> bool:
+    """Return whether a person is asked, which is so of every third part id."""
+    return not call.allowed and sum(call.part.encode()) % 3 == 0
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_two_hundred_steps_with_all_of_it_on(api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Approvals, background summaries and prunes of arguments make no request invalid."""
+    monkeypatch.chdir(tmp_path)
+    endpoint, chance, verdicts = Writing(api, 7), random.Random(api), Counter[str]()
+    names = program(
+        endpoint,
+        *ALL_ON,
+        POLICY=ContextPolicy(prune=PrunePolicy(policy="recency", trigger=0.3, protect=1_000, minimum=500)),
+        LIMITS=eventlog.Limits(12_000, 2_000),
+        summarize_offline=summarize_offline,
+        partial=partial,
+        is_risky=is_risky,
+    )
+    with eventlog.open("store", clock=lambda: int(time.time() * 1_000) + endpoint.ahead) as store:
+        session = store.create_session()
+
+        def decide() -> None:
+            for asked in session.asked_calls():
+                edited: dict[str, object] = {**json.loads(asked.arguments), "text": "less"}
+                answers: list[Any] = [eventlog.Allow(), eventlog.Edit(edited), eventlog.Deny("not now")]
+                given = chance.choice(answers)
+                session.answer_call(asked.message, asked.call, given, by="ann")
+                verdicts[type(given).__name__] += 1
+
+        for number in range(QUESTIONS):
+            answered(session, names, number, decide)
+        found = Counter(type(recorded.event).__name__ for recorded in session.events())
+        cleared = [r.event for r in session.events() if isinstance(r.event, ev.Pruned) and r.event.arguments]
+        again = [fault for fault in endpoint.faults if fault.endswith(": I write.")]  # of a denied call
+        assert [fault for fault in endpoint.faults if fault not in again] == []
+        assert store.unfinished() == []
+        assert session.asked_calls() == []
+        assert {step.verdict for step in audit(session)} == {"match"}
+        assert found["StepStarted"] >= 200
+        assert found["CompactionCompleted"] >= 2
+        assert any(info.title == "Summaries" for info in store.sessions())
+        assert cleared
+        assert set(verdicts) == {"Allow", "Edit", "Deny"}
+        assert len([*cache_uses(session)]) > 100

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,12 +22,12 @@ from openai.types.responses import (
 )
 from openai.types.responses.response_reasoning_item import Summary
 
-from eventlog import ConflictError, FencedError, NotFoundError, Store
+from eventlog import ConflictError, Store
 from eventlog.adapters.openai_agents import EverdeltaSession
+from eventlog.testing.file_search import files_with
 from projections import ModelView
 from tests.adapters.openai_items import KINDS, Talk, listed, viewed
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
-from tests.support.file_search import files_with
 
 MODES = [*ENGINES, ENCRYPTED]
 PROGRAMS = st.lists(
@@ -158,84 +157,6 @@ async def test_reading_begins_no_session(store: Store) -> None:
     await session.clear_session()
     assert await session._get_compaction_snapshot(3) is None
     assert list(store.sessions()) == []
-
-
-@pytest.mark.promise(4)
-async def test_cancelled_writes_are_settled(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cancelled add raises once it is stored, after any number of cancellations."""
-    session = EverdeltaSession(store, "chat")
-    entered, goes_on = threading.Event(), threading.Event()
-    begun = session._begun
-
-    def held() -> Any:
-        entered.set()
-        assert goes_on.wait(10)
-        return begun()
-
-    monkeypatch.setattr(session, "_begun", held)
-    task = asyncio.create_task(session.add_items(texts("said")))
-    await asyncio.to_thread(entered.wait, 10)
-    for _ in range(3):
-        task.cancel()
-        await asyncio.sleep(0.01)
-        assert not task.done()
-    goes_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert await session.get_items() == texts("said")
-
-
-@pytest.mark.promise(4)
-def test_two_workers_lose_nothing(engine: Engine) -> None:
-    """Items of two workers that write at once are all in, those of an add side by side."""
-    handles = [EverdeltaSession(engine.open(), "chat") for _ in range(2)]
-
-    async def write(name: int, handle: EverdeltaSession) -> None:
-        for number in range(6):
-            await handle.add_items(texts(f"{name} {number} a", f"{name} {number} b"))
-
-    async def play() -> list[Any]:
-        await asyncio.gather(*(write(name, handle) for name, handle in enumerate(handles)))
-        return await handles[0].get_items()
-
-    items = asyncio.run(play())
-    said = [item["content"] for item in items]
-    assert len(said) == 24
-    for name in range(2):
-        own = [one for one in said if one.startswith(f"{name} ")]
-        assert own == [f"{name} {number} {letter}" for number in range(6) for letter in "ab"]
-    assert all(second == f"{first[:-1]}b" for first, second in zip(said[::2], said[1::2], strict=True))
-    assert shown(handles[1]) == listed(items)
-
-
-@pytest.mark.promise(4)
-async def test_superseded_worker_is_refused(engine: Engine) -> None:
-    """An add under a lease that another worker took over is refused, and leaves nothing."""
-    old, new = (EverdeltaSession(engine.open(), "chat") for _ in range(2))
-    await old.add_items(texts("asked"))
-    with pytest.raises(FencedError), old.session.lease():  # noqa: PT012 - the block is the lease's
-        await old.add_items(texts("first"))
-        with new.session.lease(take_over=True):
-            await new.add_items(texts("second"))
-        await old.add_items(texts("late"))
-    for handle in (old, new):
-        assert await handle.get_items() == texts("asked", "first", "second")
-
-
-@pytest.mark.parametrize("stores", [1, 2])
-async def test_late_write_brings_no_session_back(engine: Engine, stores: int) -> None:
-    """A write behind a clear by another worker is refused until its handle has read again."""
-    opened = [engine.open() for _ in range(stores)]
-    late, other = (EverdeltaSession(store, "chat") for store in (opened[0], opened[-1]))
-    await late.add_items(texts("asked"))
-    await other.clear_session()
-    with pytest.raises(NotFoundError):
-        await late.add_items(texts("late"))
-    assert await other.get_items() == []
-    assert await late.get_items() == []
-    await late.add_items(texts("anew"))
-    assert await other.get_items() == texts("anew")
-    assert shown(other) == listed(texts("anew"))
 
 
 async def test_replacements_of_changed_items_are_refused(engine: Engine) -> None:

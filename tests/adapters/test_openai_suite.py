@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -268,19 +267,6 @@ async def test_a_cancelled_compaction_settles_before_a_newer_item(
         await work
     await newer
     assert await backend.get_items() == [*said("a", "b"), SUMMARY, *said("newer")]
-
-
-def test_threads_with_event_loops_of_their_own_add_at_once(engine: Engine) -> None:
-    """One handle is used by threads, each with its own event loop, and none loses an item."""
-    session = EverdeltaSession(engine.open(), "chat")
-
-    def add(text: str) -> None:
-        asyncio.run(session.add_items(said(text)))
-
-    with ThreadPoolExecutor(5) as pool:
-        list(pool.map(add, map(str, range(10))))
-    found = asyncio.run(session.get_items())
-    assert sorted(item["content"] for item in found) == sorted(map(str, range(10)))
 
 
 def test_a_write_that_fails_ends_a_streamed_run(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

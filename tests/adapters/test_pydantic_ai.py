@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_ai import Agent, UserError
+from pydantic_ai import messages as framework_messages
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import ConversationConflict, ConversationStore, InMemoryConversationStore
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse, TextPart, UserPromptPart
@@ -20,10 +21,10 @@ from eventlog.adapters import pydantic_ai as adapter
 from eventlog.adapters import unshared
 from eventlog.adapters.entry_feed import EntryFeed
 from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
+from eventlog.testing.file_search import files_with
 from projections import ModelView
 from tests.adapters.pydantic_messages import KINDS, Talk, listed, viewed
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
-from tests.support.file_search import files_with
 
 MODES = [*ENGINES, ENCRYPTED]
 NAMES = st.sampled_from("ab")
@@ -197,6 +198,23 @@ def test_retries_of_earlier_versions_are_shown_as_what_they_were(engine: Engine)
     view = viewed(ModelView.of(feed.session))
     assert view == listed(ModelMessagesTypeAdapter.validate_python(messages))
     assert view == [("call", "c1", "look", "{}", "wrong arguments"), ("user", "answer in JSON")]
+
+
+@pytest.mark.filterwarnings("ignore:`RetryPromptPart` is deprecated")
+async def test_a_retry_whose_details_lack_a_field_loads_again(engine: Engine) -> None:
+    """Details that pydantic-ai's own JSON does not read come back whole."""
+    part: Any = getattr(framework_messages, "RetryPromptPart")  # noqa: B009  # deprecated, and still made
+    details = [{"type": "missing", "loc": ("a",), "msg": "Field required"}]
+    talk: list[Any] = [
+        ModelRequest(parts=[UserPromptPart("hi")]),
+        ModelRequest(parts=[part(details, tool_name="t", tool_call_id="c1")]),
+    ]
+    store = EverdeltaConversationStore(engine.open())
+    await store.save(Conversation(conversation_id="c", messages=talk))
+    loaded = await store.load("c")
+    assert loaded is not None
+    shown: Any = loaded.messages[1].parts[0]
+    assert shown.content == details
 
 
 async def test_several_system_prompts_of_a_request_are_shown_together(engine: Engine) -> None:

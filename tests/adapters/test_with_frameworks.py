@@ -8,10 +8,13 @@ import pytest
 
 from tests import test_pages as pages
 from tests import test_public_names as names
-from tests.support.frameworks import module_needs_one, needs_one
+from tests.support.frameworks import has_adk, module_needs_one, needs_one
 from tests.support.pages import Block
 
-MODULES = [module for module in names.MODULES if module_needs_one(module)]
+ADK = "google_adk"
+"""Found in the names of modules, and in programs, that need Google ADK."""
+MODULES = [module for module in names.MODULES if module_needs_one(module) and (has_adk() or ADK not in module)]
+PROGRAMS = [block for block in pages.EXAMPLES if needs_one(block.code) and (has_adk() or ADK not in block.code)]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -21,7 +24,7 @@ def test_public_names_of_an_adapter(module: str) -> None:
     names.test_no_module_is_called_like_a_function_of_its_package(module)
 
 
-@pytest.mark.parametrize("block", [block for block in pages.EXAMPLES if needs_one(block.code)], ids=str)
+@pytest.mark.parametrize("block", PROGRAMS, ids=str)
 def test_an_example_of_an_adapter_runs(block: Block, tmp_path: Path) -> None:
     """Every example that imports a framework is a program that runs as it stands."""
     pages.test_an_example_runs(block, tmp_path)

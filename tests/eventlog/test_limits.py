@@ -24,7 +24,7 @@ from tests.support.python_process import printed
 @pytest.mark.parametrize("way", ["user", "tool", "file"])
 def test_a_body_over_the_limit(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """A text over the limit raises `LimitError` with both sizes; the session goes on."""
-    monkeypatch.setattr("eventlog.codec.bodies.MAX_BODY_BYTES", 10_000)
+    monkeypatch.setattr("eventlog.codec.large_texts.MAX_BODY_BYTES", 10_000)
     with eventlog.open("memory:") as store:
         session = store.create_session()
         with session.assistant() as reply:
@@ -85,7 +85,7 @@ def test_little_address_space(tmp_path: Path) -> None:
         "from eventlog.log.contract import Append\n"
         "from eventlog.log.embedded.engine import open_log\n"
         "log = open_log(sys.argv[1], fold_bytes=64 << 10)\n"
-        "print(log._partition._segments.environment.map_bytes() >> 20)\n"
+        "print(log._partition.tail.segments.environment.map_bytes() >> 20)\n"
         "for number in range(40):\n"
         "    creates = None if number else 0\n"
         "    log.submit(Append(session='s', payload=os.urandom(50_000), count=1, time=1, creates_at=creates)).wait(30)\n"

@@ -51,7 +51,7 @@ def test_a_path_is_a_path(path: Any) -> None:
 SAID: list[tuple[Callable[[Session], object], str]] = [
     (lambda s: s.user(_any(5)), "a user message is a str or a list of parts, not an int"),
     (lambda s: s.user(_any({"text": "hi"})), "a user message is a str or a list of parts, not a dict"),
-    (lambda s: s.user(_any([5])), r"PartStarted.kind is of type Text, Reasoning, .* or Retry, not an int"),
+    (lambda s: s.user(_any([5])), r"PartStarted.kind is of type Text, Reasoning, .* or Opaque, not an int"),
     (lambda s: s.user("x", files=_any(5)), "files are a list of files, not an int"),
     (lambda s: s.user("x", tools=_any(["t"])), "UserMessageAdded.tools is of type str or None, not a list"),
     (lambda s: s.user("x", tools=_any(WRONG), request_id="r"), "UserMessageAdded.tools is of type str or None"),
@@ -59,7 +59,7 @@ SAID: list[tuple[Callable[[Session], object], str]] = [
     (lambda s: s.user("x", delivery=_any("now")), "UserMessageAdded.delivery is of type 'steer' or 'queue'"),
     (lambda s: s.user("x", model=_any(5)), 'a model is a Model, or a str such as "provider/name", not an int'),
     (lambda s: s.rename(_any(5)), "SessionRenamed.title is of type str, not an int"),
-    (lambda s: s.set_metadata("k", _any({})), "MetadataSet.value is of type str or None, not a dict"),
+    (lambda s: s.set_metadata("k", _any([])), "MetadataSet.value is of type str or None, not a list"),
     (lambda s: s.record_usage(_any({})), "UsageRecorded.usage is of type Usage, not a dict"),
     (
         lambda s: s.record_usage(Usage(Tokens(_any("5")))),
@@ -143,7 +143,10 @@ def test_a_wrong_argument_in_a_reply_is_named(store: Store) -> None:
             ),
             (lambda: reply.tool(_any(5), call_id="c2"), "PartStarted.kind.tool is of type str, not an int"),
             (lambda: reply.finish(usage=_any({})), "UsageRecorded.usage is of type Usage, not a dict"),
-            (lambda: reply.abort(_any("x")), "MessageFinished.error is of type MessageError or None, not a str"),
+            (
+                lambda: reply.abort(_any("x")),
+                r'an abort is told a MessageError, such as MessageError\("aborted", "why"\), not a str',
+            ),
         ]
         for make, said in wrong:
             with pytest.raises(CallError, match=said):

@@ -45,7 +45,7 @@ def test_every_size_at_which_lmdb_cannot_grow(tmp_path: Path) -> None:
 def test_what_is_mapped_has_room(tmp_path: Path) -> None:
     """Promise 12: no mapped file has a hole, as storing into one kills on a full disk."""
     open_log(tmp_path / "s").close()
-    for name in ("mark", "lmdb/lock.mdb"):
+    for name in ("mark", "1/lmdb/lock.mdb"):
         status = (tmp_path / "s" / name).stat()
         assert status.st_blocks * 512 >= status.st_size > 0, name
 

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 import eventlog
-from eventlog.codec.bodies import MAX_BODY_BYTES, body_text, to_file
+from eventlog.codec.large_texts import MAX_BODY_BYTES, body_text, to_file
 from eventlog.errors import CallError, DamagedError
 from eventlog.importers import FORMATS, Report, import_file
 from eventlog.values import Body

@@ -13,6 +13,7 @@ import pytest
 
 from eventlog.integrity.heads import StoreHead
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
+from eventlog.log.embedded.generations import files_of
 from eventlog.log.embedded.salvage import probe_child
 from eventlog.log.embedded.salvage.probe import probe
 from eventlog.log.embedded.segments.layout import TREES
@@ -102,18 +103,18 @@ def test_a_store_of_64_mb_opens_for_writing_after(
 @pytest.mark.promise(12)
 def test_the_structure_of_64_mb_is_walked_in_every_mode(large: Path) -> None:
     """Promise 12: every check of structure finds nothing in a large sound store."""
-    before = (large / "lmdb" / "data.mdb").stat()
+    before = (files_of(large) / "lmdb" / "data.mdb").stat()
     for writing in (False, True):
-        assert probe(large / "lmdb", writing=writing) == []
+        assert probe(files_of(large) / "lmdb", writing=writing) == []
     done = cli_program("--store", large, "verify")
     assert done.returncode == Exit.OK, done
-    after = (large / "lmdb" / "data.mdb").stat()
+    after = (files_of(large) / "lmdb" / "data.mdb").stat()
     assert (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
 
 
 def map_of(log: EmbeddedLog) -> int:
     """The size of the map."""
-    return log._partition._segments.environment.map_bytes()
+    return log._partition.tail.segments.environment.map_bytes()
 
 
 @pytest.mark.promise(1, 12)
@@ -156,5 +157,5 @@ def test_a_store_that_grows_while_it_is_walked_is_sound(tmp_path: Path, monkeypa
         return walk_tree(environment, name, wrong)
 
     monkeypatch.setattr(probe_child, "_walk", walk)
-    assert probe_child.walk(str(path / "lmdb"), 0, "r", TREES) == []
+    assert probe_child.walk(str(files_of(path) / "lmdb"), 0, "r", TREES) == []
     assert walked.count("") == 2, "it was not walked again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import eventlog
-from eventlog.errors import BusyError, PoisonedError, UnfinishedError, UnknownOutcomeError
+from eventlog.errors import BusyError, DamagedError, PoisonedError, UnfinishedError, UnknownOutcomeError
 from eventlog.log.embedded.engine import open_log
 from eventlog.maintenance.repair import repair
 from eventlog.store import Store
@@ -28,13 +29,49 @@ def make(path: Path) -> None:
         copied_as_left(path.with_name("used"), path)
 
 
-def test_what_a_swap_left_is_taken_away(tmp_path: Path) -> None:
-    """The next opening removes the remains of a vacuum or scrub that died before its swap."""
+def test_a_half_made_generation_is_taken_away(tmp_path: Path) -> None:
+    """The next opening removes the remains of a vacuum or scrub that died before its commit."""
     make(tmp_path / "s")
-    (tmp_path / "s" / "next" / "lmdb").mkdir(parents=True)
-    (tmp_path / "s" / "swap.new").write_text("half")
-    eventlog.open(tmp_path / "s").close()
-    assert not {"next", "swap", "swap.new"} & {entry.name for entry in (tmp_path / "s").iterdir()}
+    (tmp_path / "s" / "2" / "lmdb").mkdir(parents=True)
+    (tmp_path / "s" / "generation.new").write_text("half")
+    with eventlog.open(tmp_path / "s", read_only=True) as store:
+        head = store.head()
+    with eventlog.open(tmp_path / "s") as store:
+        assert store.head() == head
+    assert not {"2", "generation", "generation.new"} & {entry.name for entry in (tmp_path / "s").iterdir()}
+
+
+@pytest.mark.promise(12)
+@pytest.mark.parametrize("lost", ["", "generation", "1/lmdb", "1/journal"])
+def test_an_earlier_generation_is_never_read_for_the_one_in_force(tmp_path: Path, lost: str) -> None:
+    """Promise 12: old files left by a rewriting change nothing, whichever are missing."""
+    make(tmp_path / "s")
+    shutil.copytree(tmp_path / "s" / "1", tmp_path / "old")
+    with eventlog.open(tmp_path / "s") as store:
+        store.vacuum()
+        exchange(store.create_session(id="b"))
+        head = store.head()
+    mark = (tmp_path / "s" / "mark").read_bytes()
+    shutil.copytree(tmp_path / "old", tmp_path / "s" / "1")
+    if lost == "generation":
+        (tmp_path / "s" / lost).unlink()
+    elif lost:
+        shutil.rmtree(tmp_path / "s" / lost)
+    if lost != "generation":
+        with eventlog.open(tmp_path / "s", read_only=True) as store:
+            assert store.head() == head
+        with eventlog.open(tmp_path / "s") as store:
+            assert store.head() == head
+        assert {entry.name for entry in (tmp_path / "s").iterdir()} >= {"2", "generation"}
+        assert not (tmp_path / "s" / "1").exists()
+        return
+    for read_only in (True, False):
+        with pytest.raises(DamagedError, match="generation 2"):
+            eventlog.open(tmp_path / "s", read_only=read_only)
+    assert (tmp_path / "s" / "mark").read_bytes() == mark
+    assert not repair(tmp_path / "s", tmp_path / "new").losses
+    with eventlog.open(tmp_path / "new") as store:
+        assert store.head() == head
 
 
 @pytest.mark.promise(12)
@@ -43,8 +80,8 @@ def test_an_lmdb_file_that_was_never_begun_is_begun_again(tmp_path: Path, pages:
     """Promise 12: LMDB's file torn before the first commit is no damage, also in a backup."""
     make(tmp_path / "s")
     for name in ("new", "backup"):
-        (tmp_path / name / "lmdb").mkdir(parents=True)
-        (tmp_path / name / "lmdb" / "data.mdb").write_bytes(bytes(4096 * pages))
+        (tmp_path / name / "1" / "lmdb").mkdir(parents=True)
+        (tmp_path / name / "1" / "lmdb" / "data.mdb").write_bytes(bytes(4096 * pages))
     (tmp_path / "backup" / "unfinished").write_text("a backup was being written\n")
     with eventlog.open(tmp_path / "new") as store:
         exchange(store.create_session(id="a"))
@@ -70,7 +107,7 @@ def test_a_repair_that_dies_while_it_clears_up_can_be_done_again(
     """While a repair clears an earlier try, its target still counts as unfinished."""
     make(tmp_path / "s")
     new = tmp_path / "new"
-    for name in ("lmdb", "journal", "salvage-x"):
+    for name in ("1/lmdb", "1/journal", "salvage-x"):
         (new / name).mkdir(parents=True)
     (new / "unfinished").write_text("a repair was being written\n")
 
@@ -78,7 +115,7 @@ def test_a_repair_that_dies_while_it_clears_up_can_be_done_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("eventlog.log.embedded.swap.remove_all", die)
+        patched.setattr("eventlog.log.embedded.unfinished.remove_all", die)
         with pytest.raises(KeyboardInterrupt):
             repair(tmp_path / "s", new)
     with pytest.raises(UnfinishedError):

@@ -15,8 +15,8 @@ SLACK = 2.5
 """Allowed factor above the class: memory gets slower, collections longer, trees deeper."""
 FLAT = 2.0
 """Allowed factor for operations of constant cost."""
-NOISE = 60e-6
-"""Seconds that a call may take longer on the larger store, at any ratio."""
+NOISE = 100e-6
+"""Seconds that a call may take longer on the larger store (colder memory), at any ratio."""
 TRIES = 6
 """Measurements, each with more runs, before an operation counts as too steep."""
 

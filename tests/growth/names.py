@@ -25,6 +25,7 @@ MODULES = (
     "projections.exports.opencode",
     "projections.requests.ai_sdk",
     "projections.requests.anthropic",
+    "projections.requests.forms",
     "projections.requests.gemini",
     "projections.requests.openai",
     "projections.requests.openai_responses",

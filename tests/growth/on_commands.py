@@ -23,7 +23,7 @@ _VIEW = "reads the view, which is the history here"
 TALK = '{{"model":"m","messages":[{{"role":"user","content":"{0}"}},{{"role":"assistant","content":"yes"}}]}}'
 
 
-def _run(at: Place, *arguments: object) -> int:
+def run_command(at: Place, *arguments: object) -> int:
     """Run a command; returns the number of bytes that it printed."""
     buffer, errors = io.BytesIO(), io.StringIO()
     out = io.TextIOWrapper(buffer, "utf-8")
@@ -35,11 +35,11 @@ def _run(at: Place, *arguments: object) -> int:
 
 
 def _read(*arguments: object) -> Operation:
-    return constant(lambda at, _: _run(at.closed, *arguments))
+    return constant(lambda at, _: run_command(at.closed, *arguments))
 
 
 def _all(why: str, *arguments: object, copied: bool = False) -> Operation:
-    return history(lambda at, _: _run(at if copied else at.closed, *arguments), why, copied=copied)
+    return history(lambda at, _: run_command(at if copied else at.closed, *arguments), why, copied=copied)
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def _new(at: Place) -> Generator[str]:
 @contextmanager
 def _searched(at: Place) -> Generator[None]:
     """Make the index, as the first search has to."""
-    _run(at.closed, "search", "answer", "--limit", "1")
+    run_command(at.closed, "search", "answer", "--limit", "1")
     yield
 
 
@@ -106,7 +106,7 @@ def _version(at: Place) -> Generator[int]:
 
 @contextmanager
 def _backup(at: Place) -> Generator[Path]:
-    _run(at, "backup", at.directory / "backup")
+    run_command(at, "backup", at.directory / "backup")
     yield at.directory / "backup"
 
 
@@ -123,58 +123,64 @@ def _undoable(at: Place) -> Generator[None]:
 
 COMMANDS: Table = {
     "eventlog audit": _all(_EVERY, "audit", "wide"),
-    "eventlog backup": history(lambda at, _: _run(at, "backup", at.directory / "backup"), _TOUCHED, copied=True),
-    "eventlog compact": constant(lambda at, _: _run(at.closed, "compact", "long"), _said),
+    "eventlog backup": history(lambda at, _: run_command(at, "backup", at.directory / "backup"), _TOUCHED, copied=True),
+    "eventlog compact": constant(lambda at, _: run_command(at.closed, "compact", "long"), _said),
     "eventlog compact, a long one": _all(_VIEW, "compact", "wide", copied=True),
-    "eventlog demo": constant(lambda at, _: _run(at.closed, "demo")),
-    "eventlog completion": constant(lambda at, _: _run(at.closed, "completion", "bash")),
+    "eventlog demo": constant(lambda at, _: run_command(at.closed, "demo")),
+    "eventlog completion": constant(lambda at, _: run_command(at.closed, "completion", "bash")),
     "eventlog diff": _all(_VIEW, "diff", "wide", "100", "200"),
     "eventlog erase": history(
-        lambda at, name: _run(at.closed, "erase", name, "--yes"), f"for forks and sub-sessions it {_EACH}", _new
+        lambda at, name: run_command(at.closed, "erase", name, "--yes"), f"for forks and sub-sessions it {_EACH}", _new
     ),
-    "eventlog explain": history(lambda at, part: _run(at.closed, "explain", "long", part), _EVERY, _part),
+    "eventlog explain": history(lambda at, part: run_command(at.closed, "explain", "long", part), _EVERY, _part),
     "eventlog events, 50 of them": _read("events", "long", "--from", "100", "--to", "150"),
     "eventlog events": _all(_ALL, "events", "long"),
     "eventlog export, jsonl": _all(_ALL, "export", "long", "--format", "jsonl"),
     "eventlog export, markdown": _all(_ALL, "export", "long", "--format", "markdown"),
     "eventlog export, opencode": _all(_ALL, "export", "long", "--format", "opencode"),
-    "eventlog fork": constant(lambda at, _: _run(at.closed, "fork", "long")),
+    "eventlog fork": constant(lambda at, _: run_command(at.closed, "fork", "long")),
     "eventlog head": _all(_EACH, "head"),
-    "eventlog import": constant(lambda at, file: _run(at.closed, "import", file), _file),
+    "eventlog import": constant(lambda at, file: run_command(at.closed, "import", file), _file),
     "eventlog prove": _all("a proof is made of the hashes of every append", "prove", "long", "--version", "100"),
-    "eventlog prune": constant(lambda at, _: _run(at.closed, "prune", "long", "--dry-run")),
-    "eventlog recall": constant(lambda at, part: _run(at.closed, "recall", "long", part), _part),
+    "eventlog prune": constant(lambda at, _: run_command(at.closed, "prune", "long", "--dry-run")),
+    "eventlog recall": constant(lambda at, part: run_command(at.closed, "recall", "long", part), _part),
     "eventlog redact": history(
-        lambda at, part: _run(at.closed, "redact", "long", part, "--yes"), "looks for the same text everywhere", _part
+        lambda at, part: run_command(at.closed, "redact", "long", part, "--yes"),
+        "looks for the same text everywhere",
+        _part,
     ),
     "eventlog repair": history(
-        lambda at, _: _run(at, "repair", "--into", at.directory / "repaired"), _TOUCHED, copied=True
+        lambda at, _: run_command(at, "repair", "--into", at.directory / "repaired"), _TOUCHED, copied=True
     ),
     "eventlog restore": history(
-        lambda at, backup: _run(at, "restore", backup, "--into", at.directory / "restored"),
+        lambda at, backup: run_command(at, "restore", backup, "--into", at.directory / "restored"),
         _TOUCHED,
         _backup,
         copied=True,
     ),
     "eventlog expire": _all(_EACH, "expire", "--count", "1000000"),
-    "eventlog rollback": constant(lambda at, version: _run(at.closed, "rollback", "long", "--to", version), _version),
+    "eventlog rollback": constant(
+        lambda at, version: run_command(at.closed, "rollback", "long", "--to", version), _version
+    ),
     "eventlog scrub": _all(_TOUCHED, "scrub", copied=True),
-    "eventlog search": constant(lambda at, _: _run(at.closed, "search", "answer", "should", "--json"), _searched),
+    "eventlog search": constant(
+        lambda at, _: run_command(at.closed, "search", "answer", "should", "--json"), _searched
+    ),
     "eventlog sessions": _all("orders the sessions that are not folded yet", "sessions", "--limit", "20"),
-    "eventlog sessions, all": output(lambda at, _: _run(at.closed, "sessions", "--limit", "0", "--json")),
+    "eventlog sessions, all": output(lambda at, _: run_command(at.closed, "sessions", "--limit", "0", "--json")),
     "eventlog show, a page": _read("show", "long", "--limit", "20"),
     "eventlog show": _all(_ALL, "show", "long"),
     "eventlog stats": _all(_EVERY, "stats", "long"),
     "eventlog stats, of the store": _all(_EACH, "stats"),
     "eventlog tail": _read("tail", "long"),
     "eventlog timeline": _all(_EVERY, "timeline", "long"),
-    "eventlog undo": constant(lambda at, _: _run(at.closed, "undo", "long"), _undoable),
+    "eventlog undo": constant(lambda at, _: run_command(at.closed, "undo", "long"), _undoable),
     "eventlog upgrade": _read("upgrade"),
     "eventlog vacuum": _all(_TOUCHED, "vacuum", copied=True),
     "eventlog verify": _all(_EVERY, "verify"),
     "eventlog verify, one session": _all(_EVERY, "verify", "long"),
     "eventlog view": _read("view", "long"),
-    "eventlog view, wide": output(lambda at, _: _run(at.closed, "view", "wide")),
+    "eventlog view, wide": output(lambda at, _: run_command(at.closed, "view", "wide")),
     "eventlog window": _read("window", "long"),
     "eventlog window, wide": _all(_VIEW, "window", "wide"),
 }

@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
 import eventlog
 from eventlog import Store
-from eventlog.importers import detect, import_file
+from eventlog.importers import agent_folders, detect, follow, import_file
 from projections.exports.jsonl import jsonl_lines
-from projections.exports.markdown import markdown_blocks, markdown_of
+from projections.exports.markdown import markdown_blocks, markdown_of, message_markdown
 from projections.exports.opencode import opencode_export, opencode_json, opencode_pieces
+from projections.transcript.transcript import Transcript, TranscriptMessage
 from tests.growth.operation import Table, constant, history
 from tests.growth.place import Place
 
@@ -51,7 +54,33 @@ def _imported(_: Place, held: tuple[Store, io.BytesIO]) -> None:
     assert not import_file(store, file).skipped
 
 
+@contextmanager
+def _path(at: Place) -> Generator[tuple[Store, Path]]:
+    """An empty store, and the path of the file of a long session."""
+    with _empty(at) as (store, file), TemporaryDirectory() as folder:
+        path = Path(folder) / "session.jsonl"
+        path.write_bytes(file.read())
+        yield store, path
+
+
+def _followed(_: Place, held: tuple[Store, Path]) -> None:
+    store, path = held
+    for found in follow(store, [path]):
+        if found is None:
+            break
+        assert found.error is None
+
+
+@contextmanager
+def _newest(at: Place) -> Generator[TranscriptMessage]:
+    """The newest message of a long session."""
+    yield next(iter(Transcript(at.long).newest_first()))
+
+
 FILES: Table = {
+    "agent_folders": constant(lambda _at, _: agent_folders()),
+    "follow": history(_followed, _FILE, _path),
+    "message_markdown": constant(lambda _, message: message_markdown(message), _newest),
     "detect": constant(lambda at, _: detect(at.jsonl[: 1 << 16])),
     "import_file": history(_imported, _FILE, _empty),
     "import_file, nothing is new": history(_imported, _FILE, _known),

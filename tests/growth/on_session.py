@@ -214,6 +214,7 @@ SESSION: Table = {
     "Session.info": constant(lambda at, _: at.long.info),
     "SessionReader.inherited, by a fork from now": constant(lambda at, _: at.long.reader.inherited(at.long.version)),
     "SessionReader.inherited_redactions": constant(lambda at, _: at.long.reader.inherited_redactions()),
+    "SessionReader.redactions": constant(lambda at, _: at.long.reader.redactions()),
     "SessionReader.forgotten": constant(lambda at, _: at.long.reader.forgotten()),
     "SessionReader.lineage": constant(lambda at, _: at.long.reader.lineage()),
     "SessionReader.spans, the newest 50": constant(lambda at, _: _consumed(at.long.reader.spans(_tail(at)))),

@@ -23,6 +23,11 @@ def _new_session(at: Place) -> Generator[Session]:
 
 
 @contextmanager
+def _new_scoped(at: Place) -> Generator[Session]:
+    yield at.store.create_session(id=at.name("scoped"), scope=at.name("scope"))
+
+
+@contextmanager
 def _opened(at: Place) -> Generator[Store]:
     store = eventlog.open(at.closed.path)
     yield store
@@ -117,6 +122,7 @@ STORE: Table = {
     "Store.erase, a long one": history(
         lambda at, _: at.store.erase("wide"), "names every large text that the session alone has", copied=True
     ),
+    "Store.erase_scope": constant(lambda at, session: at.store.erase_scope(session.info.scope), _new_scoped),
     "Store.unfinished": constant(lambda at, _: at.store.unfinished(), _looked),
     "Store.flush": constant(lambda at, _: at.store.flush()),
     "Store.cursor": constant(lambda at, _: at.store.cursor()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
-from eventlog import Turn
+from eventlog import Turn, settled
 from eventlog.aio import AsyncSession, AsyncTurn
 from tests.growth.operation import Table, constant
 from tests.growth.place import Place
@@ -62,6 +62,7 @@ async def _in_a_task(at: Place, request: str) -> None:
 
 
 TURN: Table = {
+    "settled": constant(lambda at, _: at.awaited(settled(at.long.set_note, "a note"))),
     "Session.turn": constant(_turn, _request),
     "Session.turn, asked again": constant(_turn, _answered),
     "AsyncSession.turn": constant(lambda at, request: at.awaited(_in_a_task(at, request)), _request),

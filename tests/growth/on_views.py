@@ -13,6 +13,7 @@ from projections import (
     LiveView,
     ModelView,
     Transcript,
+    cache_uses,
     common_prefix,
     event_kind,
     event_record,
@@ -25,6 +26,7 @@ from projections import (
 from projections.loop import ContextWindow
 from projections.requests.ai_sdk import model_messages
 from projections.requests.anthropic import anthropic_request
+from projections.requests.forms import RequestForm, digest, form_named, recorded_form
 from projections.requests.gemini import gemini_request
 from projections.requests.openai import chat_messages
 from projections.requests.openai_responses import responses_request
@@ -92,8 +94,10 @@ VIEWS: Table = {
     "ModelView.of, after a message, wide": constant(
         lambda _, session: ModelView.of(session), _said(lambda at: at.wide)
     ),
-    "ModelView.of, an old version": history(
-        lambda at, _: ModelView.of(at.long, at.long.version // 2), "the view of then is the history up to then"
+    "ModelView.of, an early version": constant(lambda at, _: ModelView.of(at.long, 500)),
+    "ModelView.of, the middle of many compactions": constant(lambda at, _: ModelView.of(at.aged, at.aged.version // 2)),
+    "ModelView.of, an old version, not compacted": history(
+        lambda at, _: ModelView.of(at.wide, at.wide.version // 2), "the view of then is the history up to then"
     ),
     "ModelView.digest": constant(lambda _, view: view.digest, _view),
     "ModelView.explain": constant(lambda at, view: view.explain(f"u{at.last_turn:06}"), _view),
@@ -105,11 +109,13 @@ VIEWS: Table = {
     "LiveView.catch_up": constant(lambda _, live: live.catch_up(), _live),
     "LiveView.excluding": constant(lambda _, live: live.excluding(None), _live),
     "LiveView.render_with": constant(lambda _, live: live.render_with(preset("default")), _live),
+    "LiveView.readable": constant(lambda _, live: live.readable, _live),
     "LiveView.save": constant(lambda _, live: live.save(), _live),
     "LiveView.state": constant(lambda _, live: live.state, _live),
     "LiveView.version": constant(lambda _, live: live.version, _live),
     "LiveView.view": constant(lambda _, live: live.view, _live),
     "LiveView.view, wide": constant(lambda _, live: live.view, _wide),
+    "cache_uses": history(lambda at, _: [*cache_uses(at.wide)], "rebuilds every request"),
     "common_prefix": constant(lambda at, view: common_prefix(view, ModelView.of(at.long)), _view),
     "event_kind": constant(lambda _, found: event_kind(found.event), _event),
     "event_record": constant(lambda _, found: event_record(found), _event),
@@ -140,10 +146,7 @@ TRANSCRIPTS: Table = {
     "Transcript.newest_first": constant(lambda at, _: [*islice(Transcript(at.long).newest_first(), 50)]),
     "Transcript.oldest_first": history(lambda at, _: Transcript(at.long).oldest_first(), _ALL),
     "Transcript.page": constant(lambda at, _: Transcript(at.long).page(50)),
-    "Transcript.page, from the middle": history(
-        lambda at, _: Transcript(at.long, at.long.version // 2).page(50),
-        "looks for redactions, which count at earlier versions too, in all that came later: 12 ms and 39 ms",
-    ),
+    "Transcript.page, from the middle": constant(lambda at, _: Transcript(at.long, at.long.version // 2).page(50)),
 }
 
 FORMATS: Table = {
@@ -151,6 +154,9 @@ FORMATS: Table = {
     "chat_messages": output(lambda _, view: len(chat_messages(view.messages)), _asked),
     "gemini_request": output(lambda _, view: len(gemini_request(view.messages)["contents"]), _asked),
     "model_messages": output(lambda _, view: len(model_messages(view.messages)), _asked),
+    "digest": output(lambda _, view: len(digest(RequestForm("ai-sdk").body(view.messages))) and len(view), _asked),
+    "form_named": constant(lambda _at, _: form_named("anthropic")),
+    "recorded_form": constant(lambda _at, _: recorded_form('{"name":"anthropic/1"}')),
     "chat_format": constant(lambda _at, _: chat_format('{"type":"text"}')),
     "responses_format": constant(lambda _at, _: responses_format('{"type":"text"}')),
     "responses_request": output(lambda _, view: len(responses_request(view.messages)["input"]), _asked),

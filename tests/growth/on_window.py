@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from eventlog import Reply, ToolCall
-from eventlog.values import Subtask
+from eventlog.values import Limits, Subtask
 from projections import Transcript
 from projections.loop import (
     CallModel,
@@ -26,6 +26,8 @@ from projections.loop import (
     window_report,
 )
 from projections.window import (
+    CompactionPolicy,
+    ContextPolicy,
     PruneCase,
     SummaryRequest,
     apply_patch,
@@ -37,10 +39,11 @@ from projections.window import (
     register_planner,
     summarize_offline,
 )
-from projections.window.prune.planner import PLANNERS
+from projections.window.prune.planners import PLANNERS
 from tests.growth.on_reply import CHUNKS
 from tests.growth.operation import Table, constant, history
 from tests.growth.place import POLICY, Place
+from tests.support.background import until_written
 from tests.support.window_loop import sections
 
 _VIEW = "the view of this session is its history"
@@ -149,6 +152,26 @@ def _question(at: Place) -> Generator[ContextWindow]:
         yield window
 
 
+@contextmanager
+def _beside_a_summary(at: Place) -> Generator[ContextWindow]:
+    """A window whose summary in the background has failed, at another question."""
+    policy = ContextPolicy(compaction=CompactionPolicy(background_share=0.0), counter="chars/4")
+    window = ContextWindow(
+        at.long, policy, limits=Limits(100_000_000, 1_000), summarizer=_fails, background=True, environment={}
+    )
+    with window:
+        at.long.user("a question")
+        window.next_step()
+        until_written(at.long)
+        window.next_step()
+        at.long.user("another question")
+        yield window
+
+
+def _fails(_: SummaryRequest) -> str:
+    raise ValueError("no summary")
+
+
 def _planned(window: ContextWindow) -> None:
     assert isinstance(window.next_step(), Prune)
 
@@ -228,6 +251,9 @@ WINDOW: Table = {
     "ContextWindow.fail": constant(lambda _, held: held[0].fail(held[1], ValueError("no")), a_running_call),
     "ContextWindow.finish": constant(_finish, a_call),
     "ContextWindow.next_step": constant(lambda _, window: window.next_step(), _question),
+    "ContextWindow.next_step, beside a summary in the background": constant(
+        lambda _, window: window.next_step(), _beside_a_summary
+    ),
     "ContextWindow.next_step, wide": constant(lambda _, window: window.next_step(), _roomy),
     "ContextWindow.next_step, wide, a prune to plan": history(
         lambda _, window: _planned(window), _RESULTS, _wide_question
@@ -249,18 +275,19 @@ WINDOW: Table = {
     "ContextWindow.tokens": constant(lambda _, window: window.tokens, a_window),
     "ContextWindow.tokens, wide": constant(lambda _, window: window.tokens, _wide),
     "ContextWindow.undo": constant(lambda _, window: window.undo(), a_compacted_window),
+    "ContextWindow.waits": constant(lambda _, window: window.waits, a_window),
     "ContextWindow.view": constant(lambda _, window: window.view(), a_window),
     "ContextWindow.view, wide": constant(lambda _, window: window.view(), _wide_question),
     "PruneCase.beyond": constant(lambda _, case: case.beyond([]), _case),
     "PruneCase.calibrated": constant(lambda _, case: case.calibrated(100), _case),
-    "PruneCase.is_prunable": constant(lambda _, case: any(map(case.is_prunable, islice(case.results(), 1))), _case),
+    "PruneCase.is_prunable": constant(lambda _, case: any(map(case.is_prunable, islice(case.clearables(), 1))), _case),
     "PruneCase.minimum": constant(lambda _, case: case.minimum, _case),
     "PruneCase.plan": constant(lambda _, case: case.plan([], "mine"), _case),
     "PruneCase.protect": constant(lambda _, case: case.protect, _case),
     "PruneCase.prunable": constant(lambda _, case: next(case.prunable(), None), _case),
-    "PruneCase.results": constant(lambda _, case: next(case.results(), None), _case),
+    "PruneCase.clearables": constant(lambda _, case: next(case.clearables(), None), _case),
     "PruneCase.room": constant(lambda _, case: case.room, _case),
-    "PruneCase.size": constant(lambda _, case: sum(map(case.size, islice(case.results(), 1))), _case),
+    "PruneCase.size": constant(lambda _, case: sum(map(case.size, islice(case.clearables(), 1))), _case),
     "afill": constant(lambda at, reply: at.awaited(afill(reply, _chunks())), _begun),
     "afill_retrying": constant(lambda at, reply: at.awaited(afill_retrying(reply, _chunks)), _begun),
     "answer_text": constant(lambda at, reply: answer_text(at.long, [reply]), _reply),

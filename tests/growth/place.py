@@ -41,6 +41,8 @@ _TOGETHER = 200
 """Events in one append."""
 _OLDER = 40
 """Messages after the compaction."""
+_AGE = 50
+"""Turns between compactions of the session that has many."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -98,6 +100,10 @@ def _fill(path: Path, shape: Shape) -> None:
         with ContextWindow(long, POLICY, summarizer=lambda _: sections(), environment={}) as window:
             assert window.compact().completed
         talk(long, turns - _OLDER // 2, turns)
+        aged = store.create_session(id="aged", title="aged", model=MODEL)
+        for first in range(0, turns, _AGE):
+            talk(aged, first, first + _AGE)
+            _compact(aged)
         for name in ("long", "wide"):
             session = store.session(name)
             with session.lease():
@@ -118,6 +124,16 @@ def _fill(path: Path, shape: Shape) -> None:
             ticket.wait()
         for name in ("long", "wide"):  # the newest events are in the long sessions
             store.session(name).rename(name)
+
+
+def _compact(session: eventlog.Session) -> None:
+    """Let a summary stand for all that was said."""
+    with session.lease():
+        part = session.context.request_compaction()
+        session.context.start_compaction(part)
+        with session.assistant(summary=True) as reply:
+            reply.add_text(sections())
+        session.context.complete_compaction(part, reply.id)
 
 
 def _small(number: int) -> Iterator[Append]:
@@ -166,6 +182,11 @@ class Place:
     def wide(self) -> Session:
         """The session whose view is as long as its history."""
         return self.store.session("wide")
+
+    @cached_property
+    def aged(self) -> Session:
+        """The session with many compactions."""
+        return self.store.session("aged")
 
     @cached_property
     def window(self) -> ContextWindow:

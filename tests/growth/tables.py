@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eventlog import RecordBuilder
 from tests.growth.names import public_operations
+from tests.growth.on_asking import ASKING
 from tests.growth.on_commands import COMMANDS
 from tests.growth.on_files import FILES
 from tests.growth.on_pages import ANSWERS, PAGES
@@ -24,6 +25,7 @@ TABLES: dict[str, Table] = {
     "sessions": SESSION,
     "cold sessions": COLD,
     "replies": REPLY,
+    "calls that wait": ASKING,
     "records": RECORDS,
     "turns": TURN,
     "values": VALUES,

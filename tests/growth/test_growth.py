@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from projections.window.prune.planner import PLANNERS
+from projections.window.prune.planners import PLANNERS
 from tests.faults.tally import SLOW
 from tests.growth.judging import compared
 from tests.growth.measuring import least

@@ -19,6 +19,7 @@ from typing import Any
 import eventlog
 from eventlog.errors import EventlogError
 from eventlog.log.contract import Log
+from eventlog.log.embedded.generations import files_of
 from eventlog.log.embedded.salvage.probe_child import walk
 from eventlog.log.embedded.segments.layout import TREES
 from eventlog.open_log import open_log
@@ -88,7 +89,7 @@ def look(path: Path, expected: bytes, *, read_only: bool) -> str:
     child = os.fork()
     if child == 0:
         try:
-            os._exit(1 if walk(str(path / "store" / "lmdb"), 0, "r", TREES) else 0)
+            os._exit(1 if walk(str(files_of(path / "store") / "lmdb"), 0, "r", TREES) else 0)
         except BaseException:  # noqa: BLE001 - the child's only way out is `_exit`
             os._exit(1)
     if os.waitpid(child, 0)[1]:

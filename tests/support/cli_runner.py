@@ -25,6 +25,8 @@ COMMANDS = [
     "show",
     "view",
     "events",
+    "asked",
+    "answer",
     "rollback",
     "fork",
     "window",

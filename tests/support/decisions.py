@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from eventlog.log.acceptance import accept
+from eventlog.log.append_checks import accept
 from eventlog.log.embedded import batch
 from eventlog.log.postgres import batch as postgres_batch
 
 if TYPE_CHECKING:
     import pytest
 
-    from eventlog.log.acceptance import PriorCommits
+    from eventlog.log.append_checks import PriorCommits
     from eventlog.log.commit import Append, Committed, Head
 
 MARKED = 77

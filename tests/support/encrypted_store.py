@@ -7,9 +7,9 @@ from pathlib import Path
 
 import eventlog
 from eventlog.store import Store
+from eventlog.testing.file_search import files_with
 from projections.view.model_view import LiveView, ModelView
 from projections.view.neutral import Text
-from tests.support.file_search import files_with
 
 SECRET = "the name of the king is Rumpelstiltskin"
 _LONG = f"{SECRET}, said the queen to the messenger. " * 60

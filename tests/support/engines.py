@@ -23,6 +23,9 @@ POSTGRES = "postgres"
 ON_SERVER = frozenset(
     [
         "test_accepted_events",
+        "test_asked_calls",
+        "test_asking",
+        "test_asking_machine",
         "test_aio",
         "test_async_subscription",
         "test_everything_machine",

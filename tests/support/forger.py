@@ -15,6 +15,7 @@ from eventlog.codec.batch import Entry, decode
 from eventlog.codec.deltas import DeltaRun
 from eventlog.compression import PLAIN
 from eventlog.log.commit import Commit, Head
+from eventlog.log.embedded.generations import files_of
 from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.blocks import Block, lay
 from eventlog.log.embedded.segments.chunk import encode_chunk
@@ -136,7 +137,7 @@ def rewrite_memory(log: MemoryLog, session: str, commits: list[Commit], *, tree:
 
 def rewrite(path: Path, session: str, commits: list[Commit], *, tree: bool) -> None:
     """Put another history in place of a session's, in the folded part of a closed store."""
-    segments = Segments(path / "lmdb", read_only=False, map_bytes=1 << 20)
+    segments = Segments(files_of(path) / "lmdb", read_only=False, map_bytes=1 << 20)
     trees = segments.environment.trees
 
     def job(txn: Any) -> None:

@@ -11,8 +11,6 @@ from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from eventlog import events as ev
 from eventlog.codec.batch import Item, encode
 from eventlog.codec.deltas import DeltaRun
@@ -24,6 +22,7 @@ from eventlog.values import (
     Limits,
     MessageError,
     Model,
+    Opaque,
     Origin,
     Patch,
     Reasoning,
@@ -78,6 +77,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.PartStarted("m2", "p7", Snapshot("abc123")),
     ev.PartStarted("m2", "p8", Patch("abc123", ("a.py", "b.py"))),
     ev.PartStarted("m2", "p9", Retry(2, ERROR)),
+    ev.PartStarted("m2", "p16", Opaque("openai.compaction", BODY, "a/b at eu", "all of it", ("m1",))),
     ev.PartDelta("p2", "text", "delta"),
     ev.PartEnded("p2", '{"signature":"s"}'),
     ev.PartEdited("p2", BODY),
@@ -93,11 +93,26 @@ EVENTS: tuple[ev.Event, ...] = (
         (Attachment("image/png", BODY, "a.png", "att", SOURCE),),
     ),
     ev.ToolFailed("p3", "error", True, "output", "{}"),
-    ev.StepStarted("m2", "p10", "summary", 12, b"\xff" * 32, '{"renderer":"neutral"}', "snap", 1_234, '{"system":[]}'),
+    ev.CallAsked("p3", '{"command":"rm"}', "removes files", b"\x0a" * 16, b"\xaa" * 32, b"\xab" * 32),
+    ev.CallAnswered("p3", 31, "allow", "ann", "once", '{"command":"ls"}', b"\xac" * 32),
+    ev.StepStarted(
+        "m2",
+        "p10",
+        "summary",
+        12,
+        b"\xff" * 32,
+        '{"renderer":"neutral"}',
+        "snap",
+        1_234,
+        '{"system":[]}',
+        "a/b at eu",
+        '{"name":"anthropic/1","cache":"prefix"}',
+        b"\xee" * 32,
+    ),
     ev.StepFinished("m2", "p11", "stop", "snap"),
     ev.UsageRecorded(USAGE, "m2", "p11", MODEL, "title", True, "2026-11-01"),
-    ev.Pruned(("p3", "p12"), "opencode-1.18", 20_000),
-    ev.Restored(("p3",)),
+    ev.Pruned(("p3", "p12"), "opencode-1.18", 20_000, ("p12",)),
+    ev.Restored(("p3",), ("p12",)),
     ev.MediaReplaced("p4", "image/png", "a.png", "image exceeds 5 MB", "anthropic/claude"),
     ev.MediaRestored("p4", "anthropic/claude"),
     ev.CompactionRequested("m1", "p13", True, True),
@@ -127,49 +142,6 @@ EVENTS: tuple[ev.Event, ...] = (
 """One of every kind, and every kind of part."""
 
 
-ADDED_IN_4 = (
-    ev.ShelfStarted,
-    ev.ValuePut,
-    ev.ValueDropped,
-    ev.NameGiven,
-    ev.NameFreed,
-    ev.NoteSet,
-    ev.RecordKept,
-    ev.RecordForgotten,
-    ev.MediaReplaced,
-    ev.MediaRestored,
-)
-
-
-def _as_of_3(event: ev.Event) -> ev.Event:
-    match event:
-        case ev.UsageRecorded():
-            return replace(event, catalogue="")
-        case ev.AssistantMessageStarted():
-            return replace(event, seen=None)
-        case _:
-            return event
-
-
-EVENTS_OF_3 = tuple(_as_of_3(event) for event in EVENTS if not isinstance(event, ADDED_IN_4))
-"""The events of the version 3 golden files, as read today."""
-
-
-def _as_of_2(event: ev.Event) -> ev.Event:
-    match event:
-        case ev.UserMessageAdded():
-            return replace(event, delivery="steer", cause=None)
-        case ev.StepStarted():
-            return replace(event, counted=None, patch=None)
-        case ev.CompactionStarted():
-            return replace(event, kept=())
-        case _:
-            return event
-
-
-EVENTS_OF_2 = tuple(_as_of_2(event) for event in EVENTS_OF_3 if not isinstance(event, ev.MessagePromoted))
-"""The events of the version 2 golden files, as read today."""
-
 RUN = (
     (TIME + 3, ev.PartDelta("p2", "text", "Hel")),
     (TIME + 3, ev.PartDelta("p2", "text", "lo, 中\U0001f600")),
@@ -192,16 +164,9 @@ def batches() -> dict[str, bytes]:
 
 
 DIGESTS: dict[str, str] = {
-    "schema-4-events.msgpack": "ca9d674dae6706bab10b2052a3fcbcb55730c3eb02c32660b69d48cc92e030bc",
-    "schema-4-run.msgpack": "e31a9728f686014bfc029f5370f85d2a5803a5b20ed6511bde7c9e74525f2fc1",
-    "schema-4-escaped.msgpack": "410b3c5ce9198cab1c23578b4877203ad5a869de205b9a3c8f4be9f2bbda691b",
-    "schema-3-events.msgpack": "33b459f6cb181d2bf11a1cb4a5e3130fc077104207d409632ae069044e5b5c42",
-    "schema-3-run.msgpack": "fa531d585a76326601a79447bd297aa72adfd582da3231318caa30b8e4e591eb",
-    "schema-3-escaped.msgpack": "b10a5fad5fb61695b13a090e5e9ee9c34b567f1c3c05fb5c6584a3b791506e77",
-    "schema-2-events.msgpack": "befa272b2fcf0c39d11182f304cdca012d7bce3c5671297655e2576149961d38",
-    "schema-2-run.msgpack": "52f7ee2cc7706c3a84ba78113ff34e7439f89795445b868b122d1849bb483fc2",
-    "schema-2-escaped.msgpack": "0b7dca26490029768f0ebad5b6296cde7384c69754c01d96bc40ff0861aa0929",
-    "schema-1.msgpack": "3fd6b97780fb5578b120676ce06f4ad001130cb04668950f9eb2e1137632c8f1",
+    "schema-1-events.msgpack": "d1357ee0a19a9506a945b0ecce413300df424e2349f4b649b210e564508435a6",
+    "schema-1-run.msgpack": "aebb51252476873c46b9dd399d3ece8939e20e21e189deb1ec370e90a9bbc6f6",
+    "schema-1-escaped.msgpack": "4d09fe601bb14e264d07703112ad18472c2087056bb3d903720aac955964affb",
 }
 """SHA-256 of every golden file, so that a file cannot be written anew by accident."""
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from typing import Literal
 
 from hypothesis import strategies as st
 
 from eventlog import events as ev
 from eventlog.errors import CallError
-from eventlog.state.closing import closing
 from eventlog.state.evolve import evolve
 from eventlog.state.rules import check
+from eventlog.state.settling import closing
 from eventlog.state.state import State
+from eventlog.state.waiting_calls import asked_at
 from eventlog.values import (
     Attachment,
     File,
@@ -148,7 +150,8 @@ class Grower:
         """Run a tool."""
         part = self._part(pick, "tool", "pending")
         if part is not None:
-            self._append(ev.ToolRunning(part, '{"a":1}', text), ev.ToolProgress(part, text))
+            given = '{"a":1,"b":"' + "x" * (500 * (pick % 3)) + '"}'
+            self._append(ev.ToolRunning(part, given, text), ev.ToolProgress(part, text))
 
     def complete(self, pick: int, text: str) -> None:
         """Complete a tool."""
@@ -163,6 +166,21 @@ class Grower:
         part = self._part(pick, "tool", "pending", "running")
         if part is not None:
             self._append(ev.ToolFailed(part, text, pick % 2 == 1, text if pick % 3 == 1 else None))
+
+    def ask(self, pick: int, text: str) -> None:
+        """Ask a person for a call, answer for one, or run one that was allowed."""
+        part = self._part(pick, "tool", "asked", "allowed", "pending")
+        if part is None:
+            return
+        facts = self.state.parts[part]
+        if self.state.status(facts) == "asked":
+            edit = '{"a":2}' if pick % 4 == 3 else None
+            verdict: Literal["allow", "deny"] = "allow" if edit or pick % 2 else "deny"
+            self._append(ev.CallAnswered(part, asked_at(self.state, facts), verdict, "ann", text, edit))
+        elif self.state.status(facts) == "allowed" and pick % 3:
+            self._append(ev.ToolRunning(part, '{"a":1}', text))
+        else:
+            self._append(ev.CallAsked(part, '{"a":1}', text))
 
     def finish(self, pick: int, text: str) -> None:
         """Finish the open message, its parts closed first."""
@@ -197,11 +215,15 @@ class Grower:
             self.finish(pick % 3, text)
 
     def prune(self, pick: int, text: str) -> None:
-        """Prune or restore a result."""
+        """Prune or restore a result, arguments, a thought or a file."""
         del text
-        part = self._part(pick, "tool", "completed", "failed")
-        if part is not None and not self._append(ev.Pruned((part,), "recency", 10)):
-            self._append(ev.Restored((part,)))
+        call = self._part(pick, "tool", "completed", "failed")
+        other = self._part(pick, "reasoning", "ended") or self._part(pick, "file")
+        part = other if pick % 3 == 0 and other is not None else call
+        parts = () if part is None or pick % 4 == 1 else (part,)
+        calls = () if call is None or pick % 4 > 1 else (call,)
+        if (parts or calls) and not self._append(ev.Pruned(parts, "recency", 10, calls)):
+            self._append(ev.Restored(parts, calls))
 
     def media(self, pick: int, text: str) -> None:
         """Name a file or a result's attachments instead of sending them, or send them again."""
@@ -291,6 +313,7 @@ _COMMANDS: dict[str, Callable[[Grower, int, str], None]] = {
         "run",
         "complete",
         "fail",
+        "ask",
         "finish",
         "answer",
         "prune",

@@ -108,7 +108,7 @@ def anthropic_counts(path: Path) -> Counts:
     calls = sum(kind.endswith("tool_use") for kind in kinds)
     return Counts(
         len(starts),
-        calls + sum(kind in {"text", "thinking", "redacted_thinking"} for kind in kinds),
+        calls + sum(kind in {"text", "thinking", "redacted_thinking", "compaction"} for kind in kinds),
         calls,
         sum(kind.endswith("tool_result") for kind in kinds),
         sum(bool(block.get("input")) for block in blocks)
@@ -161,6 +161,9 @@ def codex_counts(path: Path) -> Counts:
         kind = item.get("type", "")
         if record["type"] == "compacted":
             left: list[Any] = item["replacement_history"]
+            if not item["message"] and any(entry["type"] == "compaction" for entry in left):
+                messages, parts, answering = messages + (not answering), parts + 1, True
+                continue
             again = left if item["message"] else [entry for entry in left if entry["type"] != "message"]
             messages += 1 + sum(entry["type"] == "message" for entry in again)
             parts += sum(len(entry["content"]) if entry["type"] == "message" else 1 for entry in again)

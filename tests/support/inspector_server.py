@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def serving(path: Path, *options: str, opened_by: Path | None = None) -> Generator[str]:
+def serving(path: Path | str, *options: str, opened_by: Path | None = None) -> Generator[str]:
     """Serve a store and yield its printed address; `opened_by` is the browser's program."""
     opening = ["--no-open"] if opened_by is None else []
     command = [sys.executable, "-m", "eventlog", "--store", str(path), "serve", *opening, "--port", "0", *options]

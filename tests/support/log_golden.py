@@ -1,7 +1,7 @@
 """The golden store: its content, and the program that wrote it.
 
-`python -m tests.support.log_golden VERSION` writes `golden/log-vVERSION-*.zip` anew; only ever for
-a new format version.
+`python -m tests.support.log_golden VERSION` writes `golden/log-vVERSION-*.zip`; only ever for a new
+format version.
 """
 
 from __future__ import annotations
@@ -29,25 +29,18 @@ CARD = b"a long card " * 30
 _KEY = ("part", "text")
 
 
-def _of_schema_3(payload: bytes) -> bytes:
-    """A batch with the schema version of the program that wrote the golden stores."""
-    return b"\x94\x03" + payload[2:-1]  # it ended with its entries
-
-
-STREAMED = _of_schema_3(
-    encode(
-        [
-            (6000, ev.SessionRenamed("before")),
-            DeltaRun.from_flat([_KEY, "a run", 6001, _KEY, " of deltas", 6003, ("other", "input"), "{}", 6010], 6000),
-            (6011, ev.SessionRenamed("between")),
-            DeltaRun.from_flat([_KEY, "and another", 6012, _KEY, "", 6013], 6000),
-            (6014, ev.SessionRenamed("behind")),
-        ],
-        6000,
-    )
+STREAMED = encode(
+    [
+        (6000, ev.SessionRenamed("before")),
+        DeltaRun.from_flat([_KEY, "a run", 6001, _KEY, " of deltas", 6003, ("other", "input"), "{}", 6010], 6000),
+        (6011, ev.SessionRenamed("between")),
+        DeltaRun.from_flat([_KEY, "and another", 6012, _KEY, "", 6013], 6000),
+        (6014, ev.SessionRenamed("behind")),
+    ],
+    6000,
 )
-SLOW = _of_schema_3(
-    encode([DeltaRun.from_flat([_KEY, "with", 7000, _KEY, " a long", 7900, _KEY, " pause" * 60, 70_000], 7000)], 7000)
+SLOW = encode(
+    [DeltaRun.from_flat([_KEY, "with", 7000, _KEY, " a long", 7900, _KEY, " pause" * 60, 70_000], 7000)], 7000
 )
 """Deltas with gaps and lengths of two bytes each."""
 
@@ -105,7 +98,7 @@ def write(version: str, directory: Path) -> None:
                 log._partition.tail.poison = PoisonedError("not to be folded")
             log.close()
             with zipfile.ZipFile(directory / f"log-v{version}-{kind}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-                for name in ("format", "mark", "journal/0000000001.log", "lmdb/data.mdb"):
+                for name in ("format", "mark", "1/journal/0000000001.log", "1/lmdb/data.mdb"):
                     archive.writestr(name, (path / name).read_bytes())
 
 

@@ -17,8 +17,8 @@ from projections.requests.anthropic import anthropic_request
 from projections.requests.gemini import gemini_request
 from projections.requests.openai import chat_messages
 from projections.requests.openai_responses import responses_request
-from tests.support.provider_rules import anthropic_faults, responses_faults
-from tests.support.server_rules import chat_faults, gemini_faults
+from tests.request_rules import anthropic as anthropic_rules
+from tests.request_rules import gemini, openai_chat, openai_responses
 
 __all__ = ["APIS", "REFUSALS", "Answer", "Api"]
 
@@ -68,10 +68,6 @@ class Api(NamedTuple):
 
 def _chat_body(request: ModelRequest) -> Chunk:
     return {"messages": chat_messages(request.messages, request.system)}
-
-
-def _chat_faults(body: Chunk) -> list[str]:
-    return chat_faults(body["messages"])
 
 
 def _chat(answer: Answer) -> list[Chunk]:
@@ -204,7 +200,7 @@ _OPENAI = {
 APIS: dict[str, Api] = {
     "openai-chat": Api(
         _chat_body,
-        _chat_faults,
+        openai_chat.broken,
         _chat,
         {"error": {"message": "the upstream is down", "code": 502}},
         {"error": {"message": "too long", "code": "context_length_exceeded"}},
@@ -215,7 +211,7 @@ APIS: dict[str, Api] = {
     ),
     "openai-responses": Api(
         _responses_body,
-        responses_faults,
+        openai_responses.broken,
         _responses,
         {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "try again"}}},
         {"type": "error", "code": "context_length_exceeded", "message": "Your input exceeds the context window."},
@@ -226,7 +222,7 @@ APIS: dict[str, Api] = {
     ),
     "anthropic": Api(
         _anthropic_body,
-        anthropic_faults,
+        anthropic_rules.broken,
         _anthropic,
         {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
         {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8"}},
@@ -241,7 +237,7 @@ APIS: dict[str, Api] = {
     ),
     "gemini": Api(
         _gemini_body,
-        gemini_faults,
+        gemini.broken,
         _gemini,
         {"error": {"code": 503, "status": "UNAVAILABLE", "message": "The model is overloaded."}},
         {"error": {"code": 400, "message": "The input token count (9) exceeds the maximum number of tokens allowed (8)."}},

@@ -64,7 +64,7 @@ class _Another(TypedDict):
     extra_groups: list[int] | None
 
 
-def _as_another() -> _Another:
+def as_another() -> _Another:
     """Arguments of `subprocess` that run a program as another user, where this one is root."""
     if os.getuid():
         return {"user": None, "group": None, "extra_groups": None}
@@ -75,7 +75,7 @@ def _as_another() -> _Another:
 @cache
 def _reachable(binaries: Path) -> Path:
     """Return the binaries, or a copy of them where the other user cannot read them."""
-    looked = subprocess.run(["/bin/ls", str(binaries / "postgres")], check=False, capture_output=True, **_as_another())
+    looked = subprocess.run(["/bin/ls", str(binaries / "postgres")], check=False, capture_output=True, **as_another())
     if looked.returncode == 0:
         return binaries
     copy = Path(tempfile.mkdtemp(prefix="eventlog-postgres-"))
@@ -131,7 +131,7 @@ class Server:
     def run(self, program: str, *arguments: str) -> None:
         """Run one of the server's programs as the server's user."""
         subprocess.run(
-            [str(self.binaries / program), *arguments], check=True, capture_output=True, cwd="/", **_as_another()
+            [str(self.binaries / program), *arguments], check=True, capture_output=True, cwd="/", **as_another()
         )
 
     def start(self) -> None:
@@ -153,7 +153,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                **_as_another(),
+                **as_another(),
             )
         while self._process.poll() is None:
             try:

@@ -9,12 +9,23 @@ from typing import Any, cast
 from hypothesis import strategies as st
 
 from eventlog.values import Content
-from projections.conversation.parts import CompactionPart, Message, Part, StepPart, TextPart, ToolPart
+from projections.conversation.file_access import paths_of
+from projections.conversation.parts import (
+    CompactionPart,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    StepPart,
+    TextPart,
+    ToolPart,
+)
 from projections.conversation.state import Conversation
+from projections.view.cleared_arguments import cleared_arguments
 from projections.view.options import DEFAULT
 from projections.window.policy.policy import PrunePolicy
 from projections.window.prune.case import CLEARED_TOKENS
-from projections.window.prune.planner import PLANNERS, PrunePlan, plan_prune
+from projections.window.prune.planners import PLANNERS, PrunePlan, plan_prune
 
 SHARES = 4, 8
 """The protected part of usable, and the least that is worth pruning."""
@@ -33,7 +44,7 @@ class Letters:
             sum(map(len, map(self.text, part.pieces))) if isinstance(part, TextPart) else self.counted(part)
             for message in messages
             for part in message.parts
-            if isinstance(part, (TextPart, ToolPart))
+            if isinstance(part, (TextPart, ToolPart, ReasoningPart, FilePart))
         )
 
     def sent(self, message: Message) -> int:
@@ -42,9 +53,22 @@ class Letters:
 
     ratio = 1.0
 
-    def counted(self, part: ToolPart) -> int:
-        """Letters of the output, and the attachments."""
+    def counted(self, part: ToolPart | ReasoningPart | FilePart) -> int:
+        """Letters of the output and the attachments, of a thought, or of a file's address."""
+        if isinstance(part, ReasoningPart):
+            return sum(map(len, map(self.text, part.pieces)))
+        if isinstance(part, FilePart):
+            return len(self.text(part.file.url))
         return len(self.text(part.output or "")) + 1_000 * len(part.attachments)
+
+    def paths(self, part: ToolPart) -> tuple[str, ...]:
+        """The files of a call, whose paths are normal already."""
+        return paths_of(part.tool, self.text(part.input))
+
+    def clearing_arguments(self, part: ToolPart) -> int:
+        """Letters of the input that clearing it takes away."""
+        given = self.text(part.input)
+        return len(given) - len(cleared_arguments(given))
 
 
 def conversation(messages: Sequence[Message]) -> Conversation:
@@ -176,6 +200,19 @@ def protected_from(messages: Sequence[Message], policy: PrunePolicy, *, inside: 
     return begins[-count] if len(begins) >= count else 0
 
 
+def named_again(messages: Sequence[Message]) -> set[str]:
+    """The calls of a file that a later message's call in the newest turn names again."""
+    turns = [index for index, message in enumerate(messages) if message.user and not message.synthetic]
+    calls = [(index, part, json.loads(cast("str", part.input)).get("filePath")) for index, part in tools_of(messages)]
+    return {
+        part.id
+        for index, part, path in calls
+        for other, later, again in calls
+        if path == again is not None and other > index and other >= (turns[-1] if turns else 0)
+        if not (later.removed or later.redacted)
+    }
+
+
 def naive_recency(messages: Sequence[Message], policy: PrunePolicy, usable: int | None, *, inside: bool) -> set[str]:
     """The recency rule restated with lists."""
     if inside and policy.steps is None:
@@ -192,10 +229,12 @@ def naive_recency(messages: Sequence[Message], policy: PrunePolicy, usable: int 
         and part.tool != "skill"
         and len(cast("str", part.output)) > CLEARED_TOKENS
     ]
+    named = named_again(messages)
+    order = [part for part in eligible if part.id not in named] + [part for part in eligible if part.id in named]
     chosen = [
         part
-        for index, part in enumerate(eligible)
-        if sum(len(cast("str", newer.output)) for newer in eligible[index:]) > protect
+        for index, part in enumerate(order)
+        if sum(len(cast("str", newer.output)) for newer in order[index:]) > protect
     ]
     freed = sum(len(cast("str", part.output)) - CLEARED_TOKENS for part in chosen)
     return {part.id for part in chosen} if freed > minimum else set()

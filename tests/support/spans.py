@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from eventlog.codec.batch import encode
-from eventlog.codec.bodies import body_text
 from eventlog.codec.decoded import DecodedCommit, Span, decode_commit
 from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.large_texts import body_text
 from eventlog.events import LASTING, Event, PartDelta, RolledBack
-from eventlog.history.lineage import History, StreamRange
+from eventlog.history.effective_history import History, StreamRange
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.log.commit import Commit
 from eventlog.values import Body, Content

@@ -40,7 +40,8 @@ from eventlog.adapters.langgraph.items import (
 from eventlog.adapters.langgraph.stored import bytes_of
 from eventlog.adapters.odd_values import record_of, value_of
 from eventlog.adapters.settled import settled
-from eventlog.errors import ArgumentValueError, CallError, ConflictError, ErasedError
+from eventlog.errors import ArgumentTypeError, ArgumentValueError, CallError, ConflictError, ErasedError
+from eventlog.errors.base import brief
 from eventlog.records.json_value import parsed, require_value
 from eventlog.session.shelf import Shelf
 from eventlog.store import Store
@@ -67,12 +68,18 @@ class EverdeltaStore(BaseStore):
 
     Values are JSON objects. Items lie on the shelf of a name. `ttl` says how many minutes they are
     kept by default, and whether reading them counts; `sweep_ttl` removes those whose time is over.
-    There is no search by meaning: a query is not looked at.
+    There is no search by meaning: an `index` and a query are refused.
     """
 
     supports_ttl = True
 
-    def __init__(self, store: Store, *, shelf: str = "langgraph", ttl: TTLConfig | None = None) -> None:
+    def __init__(
+        self, store: Store, *, shelf: str = "langgraph", ttl: TTLConfig | None = None, index: None = None
+    ) -> None:
+        _require_no_index(index)
+        known = TTLConfig.__annotations__
+        if unknown := [name for name in ttl or {} if name not in known]:
+            raise ArgumentTypeError(f"a ttl has the settings {', '.join(known)}, not {brief(unknown[0])}")
         self.store = store
         self.ttl_config = ttl
         self._name = shelf
@@ -98,6 +105,7 @@ class EverdeltaStore(BaseStore):
             _require_namespaces(op)
             validate_op_namespace(op)
             if isinstance(op, PutOp):
+                _require_no_index(op.index)
                 puts[op.namespace, op.key] = op
                 results.append(None)
             elif isinstance(op, GetOp):
@@ -105,6 +113,8 @@ class EverdeltaStore(BaseStore):
                 read += [found] if found is not None and op.refresh_ttl else []
                 results.append(None if found is None else Item(**_fields(found)))
             elif isinstance(op, SearchOp):
+                if op.query is not None:
+                    raise ArgumentValueError(f"items have no search by meaning: leave the query out, {_INSTEAD}")
                 hits = self._found(shelf, op, now)
                 read += hits if op.refresh_ttl else []
                 results.append([SearchItem(**_fields(found)) for found in hits])
@@ -208,6 +218,15 @@ class EverdeltaStore(BaseStore):
         kept = Kept(text, now if before is None else before.kept.created, now, op.ttl)
         kept.place = place if place_in(key_in(*place)) is None else None
         return kept if op.ttl is None else _prolonged(kept, now)
+
+
+_INSTEAD = "filter by fields, or keep embeddings in a vector store beside this one"
+
+
+def _require_no_index(index: Any) -> None:
+    """Raise `ArgumentValueError` for an index, which False and None ask for none of."""
+    if index is not None and index is not False:
+        raise ArgumentValueError(f"items have no index for a search by meaning: leave it out, {_INSTEAD}")
 
 
 def _prolonged(kept: Kept, now: int) -> Kept:

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -28,14 +29,18 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventlog.adapters.langgraph import removal
+from eventlog.adapters.langgraph.copying import place_in_time, take_in
+from eventlog.adapters.langgraph.interrupts import open_interrupts
 from eventlog.adapters.langgraph.reading import config_of, delta_history, matching, named_checkpoint, tuple_of
 from eventlog.adapters.langgraph.stored import root_of, run_in
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.langgraph.threads import FORMAT, Threads
+from eventlog.adapters.name_keys import key_of_id
 from eventlog.adapters.settled import patience, patient, settled
 from eventlog.adapters.unshared import fork
 from eventlog.errors import ArgumentValueError, CallError, ErasedError, NotFoundError
 from eventlog.errors.base import brief
+from eventlog.session.answering import AskedCall
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import each
@@ -46,6 +51,10 @@ T = TypeVar("T")
 
 DURABILITY = "__pregel_durability"
 """Where a run's config says when it stores checkpoints; of others it is not known."""
+
+
+def _each_once(thread_ids: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each(thread_ids, "thread ids are a list of ids")))
 
 
 class MissingYetError(NotFoundError):
@@ -70,7 +79,19 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
 
     def session(self, thread_id: str) -> Session:
         """Return the session of a thread, for views and leases; `NotFoundError` without one."""
-        return self.store.open_session((FORMAT, str(thread_id)), create=False)
+        return self.store.open_session((FORMAT, key_of_id(str(thread_id))), create=False)
+
+    def asked_calls(self, thread_id: str) -> list[AskedCall]:
+        """Return the interrupts that a thread waits for; `Command(resume=…)` answers for them.
+
+        Each names its checkpoint (`message`), task (`part`) and interrupt (`call`).
+        """
+        found = self.get_tuple({"configurable": {"thread_id": str(thread_id), "checkpoint_ns": ""}})
+        return [] if found is None else [*open_interrupts(found)]
+
+    async def aasked_calls(self, thread_id: str) -> list[AskedCall]:
+        """See `asked_calls`."""
+        return await settled(self.asked_calls, thread_id)
 
     def version(self, config: RunnableConfig) -> int:
         """Return the version of the session at which the view is that of a checkpoint."""
@@ -175,8 +196,41 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Fork a thread, which costs the same however long it is; the target has none yet."""
-        source, name = self.session(source_thread_id), (FORMAT, str(target_thread_id))
+        source, name = self.session(source_thread_id), (FORMAT, key_of_id(str(target_thread_id)))
         fork(source, partial(source.fork, name=name), wait=patience(self.wait))
+
+    def copy_from(self, source: BaseCheckpointSaver[Any], thread_ids: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Copy threads of another checkpointer, by default all; return their ids.
+
+        `source` is left as it is, `thread_ids` are the ids of its threads. Checkpoints that are
+        here stay, so a copy that broke off goes on when it is repeated.
+        """
+        ids = _each_once(
+            [named_checkpoint(one.config).thread_id for one in source.list(None)] if thread_ids is None else thread_ids
+        )
+        for id in ids:
+            found = sorted(map(place_in_time, source.list({"configurable": {"thread_id": id}})), key=itemgetter(0, 1))
+            for _, _, config in found:
+                self._take_in(id, source.get_tuple(config))
+        return ids
+
+    async def acopy_from(
+        self, source: BaseCheckpointSaver[Any], thread_ids: Sequence[str] | None = None
+    ) -> tuple[str, ...]:
+        """Copy threads of a checkpointer for asyncio: see `copy_from`."""
+        listed = source.alist(None)
+        ids = _each_once(
+            [named_checkpoint(one.config).thread_id async for one in listed] if thread_ids is None else thread_ids
+        )
+        for id in ids:
+            found = [place_in_time(one) async for one in source.alist({"configurable": {"thread_id": id}})]
+            for _, _, config in sorted(found, key=itemgetter(0, 1)):
+                await self._patient(partial(self._take_in, id, await source.aget_tuple(config)))
+        return ids
+
+    def _take_in(self, id: str, found: CheckpointTuple | None) -> None:
+        if found is not None:  # else it was removed meanwhile
+            take_in(self._threads.begin(str(id), self.serde), found, patience(self.wait))
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """Return the next version of a channel; of threads of other checkpointers a text."""

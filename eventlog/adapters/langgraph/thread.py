@@ -39,7 +39,7 @@ from eventlog.adapters.langgraph.stored import (
 from eventlog.adapters.langgraph.sturdy import sturdy
 from eventlog.append.backoff import Backoff
 from eventlog.errors import ConflictError, DamagedError, LeaseHeldError, NotFoundError
-from eventlog.session.lease import unless_held
+from eventlog.session.held_lease import unless_held
 from eventlog.session.session import Session
 
 __all__ = ["Thread"]
@@ -150,8 +150,9 @@ class Thread:
         *,
         new: Mapping[str, Any],
         wait: float,
+        is_copy: bool = False,
     ) -> None:
-        """Store a checkpoint and, of the root namespace, its messages."""
+        """Store a checkpoint and, of the root namespace, its messages; a copy needs no parent."""
         given: dict[str, Any] = dict(checkpoint.get("channel_values") or {})
         body = {name: value for name, value in checkpoint.items() if name != "channel_values"}
         id: str = checkpoint["id"]
@@ -159,7 +160,7 @@ class Thread:
 
         def append(version: int) -> None:
             before = None if parent is None else self.stored(ns, parent)
-            if parent is not None and before is None and not self._is_left(ns, parent):
+            if parent is not None and before is None and not is_copy and not self._is_left(ns, parent):
                 raise NotFoundError("checkpoint", parent, session=self.session.id)
             same = self._unchanged(before, body["channel_versions"], new)
             keep: dict[str, str | bytes] = {}

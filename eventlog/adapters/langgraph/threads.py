@@ -18,6 +18,7 @@ from langgraph.checkpoint.base.id import UUID
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventlog.adapters.langgraph.thread import Thread
+from eventlog.adapters.name_keys import key_of_id
 from eventlog.adapters.settled import patience
 from eventlog.errors import ErasedError, NotFoundError
 from eventlog.history.name_streams import last_owner
@@ -49,7 +50,7 @@ class Threads:
     def find(self, id: str, serde: SerializerProtocol) -> Thread | None:
         """Return a thread, None if there is none."""
         try:
-            return self._thread(self.store.open_session((FORMAT, id), create=False), serde)
+            return self._thread(self.store.open_session((FORMAT, key_of_id(id)), create=False), serde)
         except NotFoundError:
             return None
 
@@ -61,14 +62,14 @@ class Threads:
 
     def begin(self, id: str, serde: SerializerProtocol) -> Thread:
         """Return a thread, which begins if there is none."""
-        return self._thread(self.store.open_session((FORMAT, id), scope=self._scope), serde)
+        return self._thread(self.store.open_session((FORMAT, key_of_id(id)), scope=self._scope), serde)
 
     def missing(self, id: str, checkpoint: str) -> NotFoundError:
         """Return the error for a checkpoint that is not there.
 
         `ErasedError` if it was made before a thread of this id was deleted last.
         """
-        last = last_owner(self.store.log, (FORMAT, id))
+        last = last_owner(self.store.log, (FORMAT, key_of_id(id)))
         if last is not None and made_at(checkpoint) <= last[1]:
             return ErasedError(last[0])
         return NotFoundError("checkpoint", checkpoint)

@@ -9,8 +9,9 @@ from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import CallInput, CallResult, UserPart
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.streams.anthropic import COMPACTION
 from eventlog.streams.records import text_of
-from eventlog.values import Text, Tool
+from eventlog.values import Opaque, Text, Tool, target_of
 
 __all__ = ["CALLS", "add_block", "metadata_of", "user_part"]
 
@@ -40,9 +41,14 @@ def add_block(conversation: Conversation, time: int, line: int, part: str, block
     if kind == "redacted_thinking" and isinstance(block.get("data"), str):
         conversation.reasoning(time, part, "", metadata_of("redactedData", block["data"]))
         return True
+    answer = conversation.open
+    assert answer is not None
+    if kind == "compaction" and text_of(block.get("content")):
+        content = conversation.batch.content
+        opaque = Opaque(COMPACTION, content(dump(block)), target_of(answer.model), content(block["content"]))
+        conversation.complete(time, part, opaque)
+        return True
     if kind in CALLS and isinstance(block.get("id"), str):
-        answer = conversation.open
-        assert answer is not None
         if block["id"] in answer.call_ids:
             conversation.report.skip(line, "a second call with the same id in one message")
             return True

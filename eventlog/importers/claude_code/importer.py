@@ -7,10 +7,10 @@ what it means.
   (`isSidechain`) are sessions of their own, named `SESSION:AGENT` or `SESSION:ROOT` after their
   first record, with the main session as parent.
 * Events are in the order of lines.  A record belongs to its parent's node (`thread.py`), which may
-  stand behind it (`links.py`); a record whose parent never comes continues the file. So does one
-  without a parent, unless it is a prompt of a file one of whose first two messages has one: it
-  begins the conversation anew.  Branches become forks `SESSION:TIP`; the session itself follows the
-  newest branch.
+  stand behind it (`parent_links.py`); a record whose parent never comes continues the file. So
+  does one without a parent, unless it is a prompt of a file one of whose first two messages has
+  one: it begins the conversation anew.  Branches become forks `SESSION:TIP`; the session itself
+  follows the newest branch.
 * Every readable record is stored so that `emit` gives it back, JSON-equal.  The report lists
   damaged lines, records that do not have a conversation's shape, and records of unknown types.  It
   does not list records of known types that are no part of a conversation.
@@ -22,6 +22,7 @@ what it means.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
@@ -39,8 +40,16 @@ from eventlog.importers.claude_code.records import (
 )
 from eventlog.importers.claude_code.thread import AGENT_TOOLS, Thread
 from eventlog.importers.common.builder import RecordBuilder
-from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id, path_identity
-from eventlog.importers.common.json_lines import is_object
+from eventlog.importers.common.importer import (
+    ImportBatch,
+    RecordReader,
+    Report,
+    Skipped,
+    bounded_id,
+    own_id,
+    path_identity,
+)
+from eventlog.importers.common.json_lines import OBJECT, is_object
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.streams.records import text_of
 from eventlog.values import Origin
@@ -63,7 +72,17 @@ class ClaudeCode:
 
     def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
         """Yield the file's events."""
-        yield from _Reader(path, report).read(entries(file, report))
+        reader = _Reader(path, report)
+        yield from reader.read(file)
+        report.skipped.extend(reader.unsettled())
+
+    def growing(self, start: bytes, path: str, report: Report) -> RecordReader | None:
+        """See `GrowingImporter`; a document of loglines does not grow."""
+        return (
+            None
+            if start[:1] == b"{" and (start[1:2] in b"\r\n" or b'"loglines"' in start[:64])
+            else _Reader(path, report)
+        )
 
 
 class _Reader:
@@ -86,33 +105,52 @@ class _Reader:
         self.version = ""
         self.time = 0
         self.forks: list[ImportBatch] = []
+        self.place: tuple[Thread, int] | None = None
+        """Thread and node of the parent of the record that is read."""
+        self.builder: _ThreadBuilder | None = None
+        """Takes what the records of the newest record's thread mean."""
         self._followers: set[str] = set()
         """Records that waited for the message that begins."""
         self.mapping = _FileMapping(self)
 
-    def read(self, found: Iterator[ClaudeRecord]) -> Iterator[ImportBatch]:
-        for entry in found:
-            if self.begun:
-                yield from self._read_record(entry)
-                continue
-            self.preamble.append(entry)
-            if is_message(entry.record) or len(self.preamble) > PREAMBLE:
-                self._begin()
-                for early in self.preamble:
-                    yield from self._read_record(early)
-                self.preamble.clear()
-        for entry in self.preamble:
-            self.report.skip(entry.line, "no session begins: the file has no user or assistant record")
+    def read(self, file: BinaryIO, after: int = 0) -> Iterator[ImportBatch]:
+        """See `RecordReader`."""
+        found = entries(file, self.report, after)
+        for entry in found if self.begun else chain(self._early(found), found):
+            thread = self._read_record(entry)
+            if self.forks:
+                # A fork refers to its parent's versions so far, so the parent's batch goes first.
+                yield thread.pop_batch()
+                yield from self.forks
+                self.forks = []
+            elif thread.batch.full():
+                yield thread.pop_batch()
         for thread in self.threads:
-            thread.early.close()
             if thread.batch.items:
                 yield thread.pop_batch()
 
+    def unsettled(self) -> Iterator[Skipped]:
+        """See `RecordReader`."""
+        for entry in self.preamble:
+            yield Skipped(entry.line, "no session begins: the file has no user or assistant record")
+        for thread in self.threads:
+            yield from thread.early.unsettled()
+
     # -- sessions --------------------------------------------------------------------------------
+
+    def _early(self, found: Iterator[ClaudeRecord]) -> Iterator[ClaudeRecord]:
+        """Yield the first records, once one of them begins the session."""
+        for entry in found:
+            self.preamble.append(entry)
+            if is_message(entry.record) or len(self.preamble) > PREAMBLE:
+                self.begun = True
+                self._begin()
+                yield from self.preamble
+                self.preamble.clear()
+                return
 
     def _begin(self) -> None:
         """Find the session's id and first time among the records read so far."""
-        self.begun = True
         records = [entry.record for entry in self.preamble if is_object(entry.record)]
         named = next((record["sessionId"] for record in records if isinstance(record.get("sessionId"), str)), "")
         self.session = named or path_identity(self.path)
@@ -169,25 +207,18 @@ class _Reader:
 
     # -- records ---------------------------------------------------------------------------------
 
-    def _read_record(self, entry: ClaudeRecord) -> Iterator[ImportBatch]:
-        """Add the events of one record, and its remainder."""
+    def _read_record(self, entry: ClaudeRecord) -> Thread:
+        """Add the events of one record, and its remainder; return its thread."""
         if entry.time is not None:
             self.time = entry.time
-        if is_object(entry.record):
-            record = entry.record
-            thread = self._record(entry, record)
+        if isinstance(entry.record, OBJECT):
+            thread = self._record(entry, entry.record)
         else:
             self.report.skip(entry.line, "not an object")
             thread = self._main({}) if not self.threads else self.threads[0]
             thread.remainder.plain = entry.plain
         thread.end_record(self.time, entry.line, entry.record)
-        if self.forks:
-            # A fork refers to its parent's versions so far, so the parent's batch goes first.
-            yield thread.pop_batch()
-            yield from self.forks
-            self.forks = []
-        elif thread.batch.full():
-            yield thread.pop_batch()
+        return thread
 
     def _record(self, entry: ClaudeRecord, record: dict[str, Any]) -> Thread:
         side = record.get("isSidechain") is True and (is_message(record) or "parentUuid" in record)
@@ -205,12 +236,17 @@ class _Reader:
         thread.on_branch(self.time, record.get("gitBranch"))
         node = thread.node
         parent = record.get("parentUuid")
-        self.mapping.over = thread.links.ends(text_of(record.get("uuid")))
-        self.mapping.in_order = thread.links.follows(parent, has_come=self.places.of(parent) is not None)
+        self.place = self.places.of(parent) if parent else None
+        self.mapping.over = thread.links.ends(record.get("uuid"))
+        self.mapping.in_order = thread.links.follows(parent, has_come=self.place is not None)
         self._followers = set()
-        self.mapping.read(record, _ThreadBuilder(thread, entry, self))
+        builder = self.builder
+        if builder is None or builder.conversation is not thread:
+            builder = self.builder = _ThreadBuilder(thread, self)
+        builder.entry, builder.number, builder.time = entry, entry.line, self.time
+        self.mapping.read(record, builder)
         if node < thread.node <= 2:
-            thread.linked = thread.linked or isinstance(record.get("parentUuid"), str)
+            thread.linked = thread.linked or isinstance(parent, str)
         self._place_record(entry, record, thread, begun=node < thread.node)
         return thread
 
@@ -224,8 +260,7 @@ class _Reader:
 
     def _place_record(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread, *, begun: bool) -> None:
         """Note where a record is that others may name as their parent."""
-        at, uuid, parent = thread.node, text_of(record.get("uuid")), record.get("parentUuid")
-        place = self.places.of(parent)
+        at, uuid, parent, place = thread.node, entry.uuid, record.get("parentUuid"), self.place
         has_come = place is not None
         followers: Iterable[str] = ()
         is_aside = False
@@ -257,8 +292,8 @@ class _Reader:
 
     def advance(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         """Begin a new message where the links place it."""
-        place, parent = self.places.of(record.get("parentUuid")), record.get("parentUuid")
-        uuid, has_come = text_of(record.get("uuid")), place is not None
+        place, parent = self.place, record.get("parentUuid")
+        uuid, has_come = entry.uuid, place is not None
         root, links = is_root(record), thread.links
         branches = links.branches(uuid, parent, has_come=has_come, is_root=root, is_linked=thread.linked)
         if root and branches:
@@ -274,12 +309,12 @@ class _Reader:
 
     def go_back(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         """Go back to the branch of results, if the conversation has left it."""
-        place, parent = self.places.of(record.get("parentUuid")), record.get("parentUuid")
+        place, parent = self.place, record.get("parentUuid")
         if place is None or place[0] is not thread or place[1] in thread.branches:
             return
         if not thread.links.follows(parent, has_come=True):
             return
-        self._followers = thread.links.message(text_of(record.get("uuid")), parent, has_come=True, is_branch=True)
+        self._followers = thread.links.message(entry.uuid, parent, has_come=True, is_branch=True)
         self._branch_off(entry, thread, place[1])
         thread.newest.add(place[1])
 
@@ -300,10 +335,10 @@ class _ThreadBuilder(RecordBuilder):
 
     conversation: Thread
 
-    def __init__(self, thread: Thread, entry: ClaudeRecord, reader: _Reader) -> None:
-        super().__init__(thread, reader.time)
-        self.number = entry.line
-        self.entry = entry
+    entry: ClaudeRecord
+
+    def __init__(self, thread: Thread, reader: _Reader) -> None:
+        super().__init__(thread)
         self._reader = reader
 
     def fresh(self, wanted: Sequence[str]) -> str:

@@ -26,7 +26,6 @@ from eventlog.importers.claude_code.records import (
     INTERRUPT,
     content_of,
     is_custom_title,
-    is_prompt,
     kept_of,
     prompt_of,
     queued_prompt,
@@ -34,9 +33,9 @@ from eventlog.importers.claude_code.records import (
 )
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation import Conversation
-from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, CallResult, OpenAnswer, OpenCall
+from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, CallResult, Kept, OpenAnswer, OpenCall
 from eventlog.importers.common.importer import bounded_id
-from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.importers.common.json_lines import OBJECT, dump, is_array, is_object
 from eventlog.importers.common.usage import added
 from eventlog.streams.anthropic import reason_of
 from eventlog.streams.records import number_of, text_of
@@ -80,12 +79,12 @@ class ClaudeCodeMapping:
 
     def read(self, record: Any, to: RecordBuilder) -> None:
         """Tell what a record means."""
-        if not is_object(record):
+        if not isinstance(record, OBJECT):
             to.skip("not an object")
             return
-        kind = text_of(record.get("type"))
-        if kind not in CONVERSATION:
-            self._aside(kind, record, to)
+        kind = record.get("type")
+        if not isinstance(kind, str) or kind not in CONVERSATION:
+            self._aside(text_of(kind), record, to)
         elif self.sidechain or record.get("isSidechain") is not True:
             self._conversation(kind, record, to)
 
@@ -193,15 +192,16 @@ class ClaudeCodeMapping:
 
     def _user(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
         key = self.key(record, to)
-        if not is_prompt(content):
-            self.go_back(record, to)
         said: list[Any] = []
+        results: list[dict[str, Any]] = []
         for block in content:
-            if is_object(block) and block.get("type") == "tool_result":
-                _result(key, block, record.get("toolUseResult"), to)
-            else:
-                said.append(block)
-        if not is_prompt(content):
+            is_result = isinstance(block, OBJECT) and block.get("type") == "tool_result"
+            (results if is_result else said).append(block)
+        if results and not said:
+            self.go_back(record, to)
+        for block in results:
+            _result(key, block, record.get("toolUseResult"), to)
+        if results and not said:
             return
         self.begin(record, to)
         conversation = to.conversation
@@ -266,10 +266,10 @@ class ClaudeCodeMapping:
 
     def _block(self, key: str, place: int, block: Any, to: RecordBuilder) -> None:
         part = self.part(key, place, to) or to.next_part()
-        text = block.get("text") if is_object(block) and block.get("type") == "text" else block
+        text = block.get("text") if isinstance(block, OBJECT) and block.get("type") == "text" else block
         if isinstance(text, str):
             to.text(text, part=part)
-        elif not is_object(block):
+        elif not isinstance(block, OBJECT):
             to.skip(f"content block {place} is not an object")
         elif not add_block(to.conversation, to.time, to.number, part, block):
             to.skip(f"content block {place} of an assistant message is of an unknown type or shape")
@@ -286,7 +286,7 @@ class ClaudeCodeMapping:
         self.begin_node(message, to)
         to.begun = True
         tokens = before if isinstance(before, int) and not isinstance(before, bool) and 0 <= before < 1 << 53 else None
-        part = conversation.compact(to.time, message, auto=auto, before=tokens, kept=kept)
+        part = conversation.compact(to.time, message, auto=auto, before=tokens, kept=Kept(kept))
         conversation.compaction = (part, message)
 
     def _summary(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
@@ -340,11 +340,11 @@ def _spend(answer: OpenAnswer, usage: object, cost: object, to: RecordBuilder) -
 # -- results -----------------------------------------------------------------------------------
 
 
-def _result(key: str, block: dict[str, Any], extra: object, to: RecordBuilder) -> None:
+def _result(key: str, block: dict[str, Any], extra: Any, to: RecordBuilder) -> None:
     """Tell a `tool_result` block of record `key`; `extra` is its `toolUseResult`."""
     conversation, name = to.conversation, text_of(block.get("tool_use_id"))
     text, files = blocks.result_of(block.get("content"), to.batch)
-    fields = extra if is_object(extra) else {}
+    fields: dict[str, Any] = extra if isinstance(extra, OBJECT) else {}
     metadata = dump(fields) if fields else None
     if metadata is not None and len(metadata) > MAX_INLINE:
         metadata = None

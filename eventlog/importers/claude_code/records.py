@@ -1,24 +1,28 @@
 """Records of a Claude Code file: reading, recognising and naming them.
 
-A file is JSONL, or one `{"loglines": [...]}` document, which is read whole.
+A file is JSONL, or one `{"loglines": [...]}` document.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from io import RawIOBase
+from itertools import chain
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from eventlog.importers.common.importer import Report, bounded_id
+from eventlog.importers.common.json_document import Document
 from eventlog.importers.common.json_lines import (
-    DamagedLineError,
+    ARRAY,
+    OBJECT,
     has_record,
     is_array,
     is_object,
     lines,
     milliseconds,
-    parse,
     title_of,
 )
+from eventlog.importers.common.message_lists import numbered
 from eventlog.importers.common.torn_lines import values
 from eventlog.streams.records import text_of
 
@@ -40,9 +44,6 @@ __all__ = [
     "texts_of",
 ]
 
-DOCUMENT = 64 * 1024 * 1024
-"""Longest document of loglines, in bytes: it is read whole."""
-
 CONVERSATION = frozenset({"user", "assistant"})
 ASIDE = frozenset(
     {
@@ -61,12 +62,13 @@ INTERRUPT = "[Request interrupted by user"
 
 
 class ClaudeRecord(NamedTuple):
-    """A record as read; `key` is its `uuid`, else its line."""
+    """A record as read; `key` is an id of its `uuid`, else of its line."""
 
     line: int
     record: Any
     plain: bool
     kind: str
+    uuid: str
     key: str
     time: int | None
 
@@ -98,56 +100,53 @@ def _is_whole(record: dict[str, Any]) -> bool:
     return isinstance(record.get("type"), str) and not record.keys().isdisjoint(_NAMES)
 
 
-def entries(file: BinaryIO, report: Report) -> Iterator[ClaudeRecord]:
-    """Yield the records of the file; unreadable ones are reported."""
-    for line in lines(file):
-        start = (line.data or b"")[:64] if line.number == 1 else b""
-        if line.data is not None and start.startswith(b"{") and (line.data == b"{" or b'"loglines"' in start):
-            yield from _loglines(file, line.data, report)
-            return
-        for number, value, plain in values(line, report, _is_whole):
+def entries(file: BinaryIO, report: Report, after: int = 0) -> Iterator[ClaudeRecord]:
+    """Yield the records of the file, `after` lines of which were read; report unreadable ones."""
+    found = lines(file, after=after)
+    first = next(found, None)
+    if first is None:
+        return
+    start = (first.data or b"")[:64] if first.number == 1 else b""
+    if start.startswith(b"{") and (first.data == b"{" or b'"loglines"' in start):
+        members = Document(cast("BinaryIO", _Behind(first.data or b"", file)), "loglines", report.skip).members()
+        listed = (value for name, value in members if name == "loglines")
+        for number, value, plain in numbered(listed, report):
             yield _entry(number, value, plain=plain)
+        return
+    for number, value, plain, _ in values(chain([first], found), report, _is_whole):
+        yield _entry(number, value, plain=plain)
 
 
-def _loglines(file: BinaryIO, first: bytes, report: Report) -> Iterator[ClaudeRecord]:
-    """Yield the records of a document, numbered like lines."""
-    rest = file.read(DOCUMENT)
-    if len(rest) == DOCUMENT:
-        report.skip(1, "a document longer than 64 MiB")
-        return
-    try:
-        document, plain = parse(first + b"\n" + rest)
-    except DamagedLineError as error:
-        report.skip(1, str(error))
-        return
-    records = document.get("loglines") if is_object(document) else None
-    if not is_array(records):
-        report.skip(1, "no list of loglines")
-        return
-    for number, record in enumerate(records, start=1):
-        yield _entry(number, record, plain=plain)
+class _Behind(RawIOBase):
+    """A file whose first line was read, from its beginning."""
+
+    def __init__(self, line: bytes, file: BinaryIO) -> None:
+        super().__init__()
+        self._line = line + b"\n"
+        self._file = file
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read the line, then up to `size` bytes at a time."""
+        line, self._line = self._line, b""
+        return line or self._file.read(size)
 
 
 def _entry(line: int, value: Any, *, plain: bool) -> ClaudeRecord:
-    record = value if is_object(value) else {}
-    kind, key = record.get("type"), record.get("uuid")
-    return ClaudeRecord(
-        line,
-        value,
-        plain,
-        kind if isinstance(kind, str) else "",
-        bounded_id(key) if isinstance(key, str) and key else f"line-{line}",
-        milliseconds(record.get("timestamp")),
-    )
+    record: dict[str, Any] = value if isinstance(value, OBJECT) else {}
+    kind, uuid = record.get("type"), record.get("uuid")
+    uuid = uuid if isinstance(uuid, str) else ""
+    key = bounded_id(uuid) if uuid else f"line-{line}"
+    kind = kind if isinstance(kind, str) else ""
+    return ClaudeRecord(line, value, plain, kind, uuid, key, milliseconds(record.get("timestamp")))
 
 
 def content_of(record: dict[str, Any]) -> list[Any] | None:
     """Return the content blocks of a record's message, None if it has none."""
-    message = record.get("message")
-    content = message.get("content") if is_object(message) else None
+    message: Any = record.get("message")
+    content: Any = message.get("content") if isinstance(message, OBJECT) else None
     if isinstance(content, str):
         return [content]
-    return content if is_array(content) else None
+    return content if isinstance(content, ARRAY) else None
 
 
 def queued_prompt(record: dict[str, Any]) -> list[Any] | None:

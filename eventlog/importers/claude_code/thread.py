@@ -2,9 +2,9 @@
 
 `importer.py` decides whose record it is; `mapping.py` says what it means.
 
-Messages are counted as *nodes*.  A new message that the links (`links.py`) place elsewhere begins a
-branch: the versions before it become a fork, and this session is rolled back to the end of the
-parent's node and goes on with the new branch, as Claude Code itself does.
+Messages are counted as *nodes*.  A new message that the links (`parent_links.py`) place elsewhere
+begins a branch: the versions before it become a fork, and this session is rolled back to the end of
+the parent's node and goes on with the new branch, as Claude Code itself does.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from eventlog import events as ev
 from eventlog.importers.claude_code.branches import Branches
-from eventlog.importers.claude_code.links import Links
 from eventlog.importers.claude_code.mapping import ResultNote, set_todos
+from eventlog.importers.claude_code.parent_links import Links
 from eventlog.importers.common.conversation import MAX_DONE, Conversation
 from eventlog.importers.common.conversation_parts import CallInput, OpenAnswer, OpenCall, UserPart
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id
@@ -53,6 +53,8 @@ class Thread(Conversation):
         self.number = number
         self.ends = array("Q")
         """Version at the end of each node but the newest."""
+        self.node = 0
+        """Number of the newest node; node 0 is what stands before the first message."""
         self.tip = ""
         """Key of the newest record of the conversation."""
         self.linked = False
@@ -75,14 +77,10 @@ class Thread(Conversation):
 
     # -- branches ------------------------------------------------------------------------------
 
-    @property
-    def node(self) -> int:
-        """Number of the newest node; node 0 is what stands before the first message."""
-        return len(self.ends)
-
     def begin_node(self, key: str) -> None:
         """Begin the node of a new message."""
         self.ends.append(self.version)
+        self.node += 1
         self.tip = key
 
     def branch_off(self, time: int, node: int, key: str) -> ImportBatch:

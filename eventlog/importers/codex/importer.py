@@ -21,16 +21,24 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
-from eventlog.importers.codex.calls import progress_of
 from eventlog.importers.codex.duplicates import ScreenEvent
+from eventlog.importers.codex.items import ALL_KINDS, Rollout, progress_of
 from eventlog.importers.codex.records import CodexRecord, entries, is_codex, parent_of, summary_of
-from eventlog.importers.codex.rollout import ALL_KINDS, Rollout
 from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING
-from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
+from eventlog.importers.common.importer import (
+    ImportBatch,
+    RecordReader,
+    Report,
+    Skipped,
+    bounded_id,
+    path_identity,
+)
 from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.usage import added
 from eventlog.importers.openai import items
+from eventlog.streams.openai_responses import COMPACTIONS
 from eventlog.streams.records import number_of, text_of
 from eventlog.streams.tokens import responses_usage
 from eventlog.values import MessageError, Origin, Reasoning, Text, Tokens, Usage
@@ -66,19 +74,42 @@ class Codex:
 
     def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
         """Yield the file's events."""
-        reader: _Reader | None = None
-        for entry in entries(file, report):
-            if reader is None:
-                reader = _Reader(entry, path, report)
-            reader.read_record(entry)
-            if reader.conversation.batch.full():
-                yield reader.conversation.pop_batch()
-        if reader is not None:
-            for event in reader.rollout.duplicates.waiting():
-                report.skip(event.line, f"an event with a text of the {event.kind} whose item has not come")
-            reader.conversation.early.close()
-            if reader.conversation.batch.items:
-                yield reader.conversation.pop_batch()
+        reader = _FileReader(path, report)
+        yield from reader.read(file)
+        report.skipped.extend(reader.unsettled())
+
+    def growing(self, start: bytes, path: str, report: Report) -> RecordReader:
+        """See `GrowingImporter`."""
+        del start
+        return _FileReader(path, report)
+
+
+class _FileReader:
+    """A rollout that is read as it grows."""
+
+    def __init__(self, path: str, report: Report) -> None:
+        self._path = path
+        self._report = report
+        self._seen = RecordIndex()
+        self._reader: _Reader | None = None
+
+    def read(self, file: BinaryIO, after: int = 0) -> Iterator[ImportBatch]:
+        """See `RecordReader`."""
+        for entry in entries(file, self._report, self._seen, after):
+            if self._reader is None:
+                self._reader = _Reader(entry, self._path, self._report)
+            self._reader.read_record(entry)
+            if self._reader.conversation.batch.full():
+                yield self._reader.conversation.pop_batch()
+        if self._reader is not None and self._reader.conversation.batch.items:
+            yield self._reader.conversation.pop_batch()
+
+    def unsettled(self) -> Iterator[Skipped]:
+        """See `RecordReader`."""
+        if self._reader is not None:
+            for event in self._reader.rollout.duplicates.waiting():
+                yield Skipped(event.line, f"an event with a text of the {event.kind} whose item has not come")
+            yield from self._reader.conversation.early.unsettled()
 
 
 class _Reader:
@@ -279,18 +310,22 @@ class _Reader:
 
     def _compacted(self, line: int, record: dict[str, Any]) -> None:
         self.rollout.add_unmatched(ALL_KINDS)
-        part = self.conversation.compact(
-            self.rollout.time, f"line-{line}:marker", auto=self.conversation.open is not None, before=self.context
-        )
         found = record.get("replacement_history")
         history = [item for item in (found if is_array(found) else []) if is_object(item)]
         text = text_of(record.get("message")) or summary_of(history)
+        opaque = next((item for item in history if text_of(item.get("type")) in COMPACTIONS), None)
+        if opaque is not None and not text:
+            self.rollout.compact(line, opaque, history)
+            return
+        part = self.conversation.compact(
+            self.rollout.time, f"line-{line}:marker", auto=self.conversation.open is not None, before=self.context
+        )
         kinds: list[tuple[Text | Reasoning, str, str]] = []
         if text:
             kinds.append((Text(self.conversation.batch.content(text)), text, "text"))
         for item in history:
             secret = text_of(item.get("encrypted_content"))
-            if text_of(item.get("type")) in {"compaction", "compaction_summary"} and secret:
+            if text_of(item.get("type")) in COMPACTIONS and secret:
                 name = text_of(item.get("id"))
                 metadata = items.metadata({"itemId": name, "reasoningEncryptedContent": secret})
                 kinds.append((Reasoning(metadata=metadata), secret, "born_secret"))

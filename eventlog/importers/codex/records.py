@@ -8,11 +8,10 @@ after a first line with the session's data.  The oldest have `role` and a text, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import blake2b
 from typing import Any, BinaryIO, NamedTuple
 
 from eventlog.importers.common.importer import Report
-from eventlog.importers.common.json_lines import Line, dump, has_record, is_object, lines, milliseconds, title_of
+from eventlog.importers.common.json_lines import OBJECT, has_record, is_object, lines, milliseconds, title_of
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.torn_lines import values
 from eventlog.importers.openai.items import texts_of
@@ -80,24 +79,18 @@ def _is_old_meta(record: dict[str, Any]) -> bool:
     )
 
 
-def entries(file: BinaryIO, report: Report) -> Iterator[CodexRecord]:
-    """Yield the records of the file; damaged and repeated lines are reported.
+def entries(file: BinaryIO, report: Report, seen: RecordIndex, after: int = 0) -> Iterator[CodexRecord]:
+    """Yield the records of the file, `after` lines of which were read.
 
-    A line is repeated when it equals an earlier line, its time included.
+    Damaged and repeated lines are reported. A line is repeated when it equals an earlier line, its
+    time included; `seen` has those.
     """
-    seen = RecordIndex()
-    for line in lines(file):
-        for number, value, plain in values(line, report, _is_whole):
-            entry = _entry(number, value, plain=plain)
-            if entry.time is not None and not seen.put(_digest(line, number, value, plain=plain), 0):
-                report.skip(number, "equal to an earlier line, time and all")
-                entry = entry._replace(kind="repeated", payload={})
-            yield entry
-
-
-def _digest(line: Line, number: int, value: Any, *, plain: bool) -> str:
-    data = line.data if number is line.number else dump(value, plain=plain).encode()
-    return blake2b(data or b"", digest_size=12).hexdigest()
+    for number, value, plain, data in values(lines(file, after=after), report, _is_whole):
+        entry = _entry(number, value, plain=plain)
+        if entry.time is not None and not seen.put(data, 0):
+            report.skip(number, "equal to an earlier line, time and all")
+            entry = entry._replace(kind="repeated", payload={})
+        yield entry
 
 
 def _is_whole(record: dict[str, Any]) -> bool:
@@ -106,12 +99,20 @@ def _is_whole(record: dict[str, Any]) -> bool:
 
 
 def _entry(line: int, value: Any, *, plain: bool) -> CodexRecord:
-    if not is_object(value):
+    if not isinstance(value, OBJECT):
         return CodexRecord(line, value, plain, "", {}, None)
-    time = milliseconds(value.get("timestamp", value.get("created_at")))
-    kind, payload = text_of(value.get("type")), value.get("payload")
+    record: dict[str, Any] = value
+    time = milliseconds(record.get("timestamp", record.get("created_at")))
+    kind, payload = record.get("type"), record.get("payload")
+    if payload is not None and kind and isinstance(kind, str):
+        return CodexRecord(line, record, plain, kind, payload if isinstance(payload, OBJECT) else {}, time)
+    return _older(line, record, plain, text_of(kind), time)
+
+
+def _older(line: int, value: dict[str, Any], plain: bool, kind: str, time: int | None) -> CodexRecord:
+    """Return a record of an older shape in today's."""
     if "payload" in value and kind:
-        return CodexRecord(line, value, plain, kind, payload if is_object(payload) else {}, time)
+        return CodexRecord(line, value, plain, kind, {}, time)
     if kind in ITEMS or (not kind and isinstance(value.get("role"), str)):
         return CodexRecord(line, value, plain, "response_item", value, time)
     if _is_old_meta(value):

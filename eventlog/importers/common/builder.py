@@ -73,10 +73,12 @@ class RecordBuilder:
         id: str | Sequence[str] = (),
         agent: str = "",
         synthetic: bool = False,
+        system: str = "",
     ) -> str:
         """Add a user message of texts and files; return its id, `id` if that is unused.
 
         `agent` is the agent that is asked. `synthetic` marks a message that a program wrote.
+        `system` is the system prompt of this message, behind that of the session.
         """
         self.begun = True
         parts: list[UserPart] = []
@@ -88,7 +90,13 @@ class RecordBuilder:
             else:
                 parts.append(UserPart(Text(self.batch.content(one), synthetic), one, "text"))
         message = self.fresh(_names(id))
-        self.conversation.user(self.time, ev.UserMessageAdded(message, agent, synthetic=synthetic), parts)
+        prompt = None
+        if system:
+            self.conversation.supersede()
+            self.conversation.remainder.move(system, "system")
+            prompt = self.batch.content(system)
+        added = ev.UserMessageAdded(message, agent, system=prompt, synthetic=synthetic)
+        self.conversation.user(self.time, added, parts)
         return message
 
     def answer(self, *, id: str | Sequence[str] = (), model: Model | str | None = None, agent: str = "") -> OpenAnswer:
@@ -148,8 +156,8 @@ class RecordBuilder:
         part: str = "",
         provider_executed: bool = False,
         metadata: Json | None = None,
-    ) -> None:
-        """Add a call with a new id to the open answer.
+    ) -> str:
+        """Add a call to the open answer; return its id, another one if that is taken.
 
         `input` is the record's own object, or JSON text. `part` and `metadata` are as in `text`;
         `provider_executed` says that the provider runs the tool.
@@ -160,15 +168,17 @@ class RecordBuilder:
             else:
                 input = CallInput(dump(input), input, "input")
         require(str, call, "the id of a call is a str")
-        self.conversation.call(
-            self.time, part or self.next_part(), Tool(call, tool, provider_executed, metadata), input
-        )
+        part = part or self.next_part()
+        kind = Tool(self._unused(call), tool, provider_executed, metadata)
+        self.conversation.call(self.time, part, kind, input)
+        return kind.call
 
     def result(
         self,
         call: str,
         output: str,
         *,
+        tool: str = "",
         failed: bool = False,
         interrupted: bool = False,
         attachments: Sequence[Attachment] = (),
@@ -177,25 +187,45 @@ class RecordBuilder:
     ) -> bool:
         """Complete the newest call of this id; False if no call waits for a result.
 
-        `held`: the record has this very text. `failed` says that `output` is an error,
-        `interrupted` that the tool was stopped. `attachments` are its files, `metadata` is JSON of
-        the tool.
+        Of several calls that an answer has under one id, or under none, the oldest that waits, and
+        before it one of `tool`. `held`: the record has this very text. `failed` says that `output`
+        is an error, `interrupted` that the tool was stopped. `attachments` are its files,
+        `metadata` is JSON of the tool.
         """
         require(str, call, "the id of a call is a str")
         result = CallResult(output, failed, interrupted, metadata, tuple(attachments))
-        return self.conversation.result(self.time, call, result, held=held) is not None
+        return self.conversation.result(self.time, self._waiting(call, tool), result, held=held) is not None
 
     def hold(self, call: str, result: CallResult, *, told: bool = True) -> bool:
         """Hold a result until its call comes, where that is possible; `told`: report its loss."""
         return self.conversation.hold(call, self.number if told else None, result)
 
-    def called(self, call: str) -> bool:
-        """Whether the open answer has a call of this id."""
-        return self.conversation.open is not None and call in self.conversation.open.call_ids
+    def _unused(self, call: str) -> str:
+        """Return the id of a call, with a number if the open answer has a call of that id."""
+        taken = self.conversation.open.call_ids if self.conversation.open is not None else ()
+        number, own = 1, call
+        while own in taken:
+            number += 1
+            own = f"{call}#{number}"
+        return own
 
-    def open_call(self, tool: str) -> str:
-        """Return the oldest call of a tool that waits for a result, "" if none does."""
-        return next((name for name, found in self.conversation.calls.items() if tool and found.tool == tool), "")
+    def _waiting(self, call: str, tool: str) -> str:
+        """Return the id under which the call of a result waits; the given one if none does."""
+        calls, head = self.conversation.calls, f"{call}#"
+        alike = [one for one in calls if one == call or (one.startswith(head) and one[len(head) :].isdecimal())]
+        if not alike:
+            return call or self.open_call(tool)
+        alike.sort(key=lambda one: (len(one), one))
+        return alike[0] if len(alike) == 1 else self.open_call(tool, alike) or alike[0]
+
+    def open_call(self, tool: str, among: Sequence[str] | None = None) -> str:
+        """Return the oldest call of a tool that waits for a result, "" if none does.
+
+        `among` are the ids that are looked at, by default all.
+        """
+        calls = self.conversation.calls
+        names = () if not tool else calls if among is None else among
+        return next((name for name in names if self.conversation.tool_of(calls[name]) == tool), "")
 
     def usage(self, usage: Usage | Tokens, *, failed: bool = False) -> None:
         """Record what the newest answer cost.

@@ -20,9 +20,11 @@ from typing import Literal
 from eventlog import events as ev
 from eventlog.importers.common.conversation_parts import (
     ABORTED,
+    NOTHING_KEPT,
     UNREADABLE,
     CallInput,
     CallResult,
+    Kept,
     OpenAnswer,
     OpenCall,
     UserPart,
@@ -31,7 +33,7 @@ from eventlog.importers.common.early_results import EarlyResults
 from eventlog.importers.common.importer import ImportBatch, Report, own_id
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.remainder import Remainder
-from eventlog.values import INTERRUPTED, File, Json, MessageError, Reasoning, Text, Tool, Usage
+from eventlog.values import INTERRUPTED, File, Json, MessageError, Opaque, Reasoning, Text, Tool, Usage
 
 __all__ = ["MAX_DONE", "MAX_OPEN", "Conversation"]
 
@@ -81,7 +83,7 @@ class Conversation:
 
     def add(self, time: int, event: ev.Event) -> None:
         """Append an event of the record that is being read."""
-        self.batch.add(time, event)
+        self.batch.items.append((time, event))
         self.version += 1
         self.remainder.count += 1
 
@@ -156,7 +158,7 @@ class Conversation:
         self.add(answer.time, ev.MessageFinished(answer.id, None if error == ABORTED else reason, error))
 
     def _end_step(self, answer: OpenAnswer, reason: str) -> None:
-        self.add(answer.time, ev.StepFinished(answer.id, own_id(answer.id, "finish"), reason))
+        self.add(answer.time, ev.StepFinished(answer.id, own_id(answer.id, f"finish{answer.finishes or ''}"), reason))
 
     def remove(self, time: int, message: str) -> bool:
         """Take a message out of the conversation: a file does not say which of its ids is which."""
@@ -204,8 +206,8 @@ class Conversation:
             self.remainder.move(secret, "secret" if metadata and metadata.startswith('{"openai"') else "signature")
         self.add(time, ev.PartEnded(part, metadata))
 
-    def complete(self, time: int, part: str, kind: Text | Reasoning | File | Tool) -> OpenAnswer:
-        """Start a part of the open answer; a file is complete with it."""
+    def complete(self, time: int, part: str, kind: Text | Reasoning | File | Tool | Opaque) -> OpenAnswer:
+        """Start a part of the open answer; a file or a compaction is complete with it."""
         answer = self.open
         assert answer is not None
         answer.time = time
@@ -317,10 +319,8 @@ class Conversation:
         if result.failed:
             self.add(time, ev.ToolFailed(call.part, content, result.interrupted, metadata=result.metadata))
         else:
-            self.add(
-                time,
-                ev.ToolCompleted(call.part, content, metadata=result.metadata, attachments=result.attachments),
-            )
+            metadata, files = result.metadata, result.attachments
+            self.add(time, ev.ToolCompleted(call.part, content, metadata=metadata, attachments=files))
 
     def _finish_answered(self, answer: OpenAnswer) -> None:
         """Finish an answer that waits no longer: all its calls have results."""
@@ -360,13 +360,13 @@ class Conversation:
         """Return the part of the newest call of this id, "" if no result of it can be cleared."""
         return self.done.get(call, "")
 
-    def compact(self, time: int, message: str, *, auto: bool, before: int | None, kept: tuple[str, ...] = ()) -> str:
+    def compact(self, time: int, message: str, *, auto: bool, before: int | None, kept: Kept = NOTHING_KEPT) -> str:
         """Begin a compaction of all but `kept` so far, asked for by `message`; return its part."""
         self.interrupt_all(None)
         part = own_id(message, "compaction")
         self.add(time, ev.UserMessageAdded(message, synthetic=True))
         self.add(time, ev.CompactionRequested(message, part, auto))
-        self.add(time, ev.CompactionStarted(part, tokens_before=before, kept=kept))
+        self.add(time, ev.CompactionStarted(part, tail=kept.tail, tokens_before=before, kept=kept.messages))
         self.report.messages += 1
         self._before_compaction, self.last_user = self.last_user, message
         return part

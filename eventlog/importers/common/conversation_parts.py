@@ -11,7 +11,18 @@ import msgspec
 
 from eventlog.values import Attachment, File, Json, MessageError, Model, Text, Tokens, Usage
 
-__all__ = ["ABORTED", "COVERS_NOTHING", "UNREADABLE", "CallInput", "CallResult", "OpenAnswer", "OpenCall", "UserPart"]
+__all__ = [
+    "ABORTED",
+    "COVERS_NOTHING",
+    "NOTHING_KEPT",
+    "UNREADABLE",
+    "CallInput",
+    "CallResult",
+    "Kept",
+    "OpenAnswer",
+    "OpenCall",
+    "UserPart",
+]
 
 ABORTED = MessageError("aborted", "interrupted by the user")
 UNREADABLE = "no readable summary"
@@ -49,6 +60,16 @@ class CallResult(NamedTuple):
     metadata: Json | None = None
     attachments: tuple[Attachment, ...] = ()
     note: object = None
+
+
+class Kept(NamedTuple):
+    """Messages that a compaction leaves: these, and all from `tail` on."""
+
+    messages: tuple[str, ...] = ()
+    tail: str | None = None
+
+
+NOTHING_KEPT = Kept()
 
 
 class OpenAnswer(msgspec.Struct, eq=False):

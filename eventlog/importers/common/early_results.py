@@ -7,11 +7,11 @@ number and in size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from eventlog.importers.common.conversation_parts import CallResult
-from eventlog.importers.common.importer import Report
+from eventlog.importers.common.importer import Report, Skipped
 from eventlog.values import Body
 
 __all__ = ["EarlyResult", "EarlyResults"]
@@ -20,6 +20,7 @@ MOST = 1024
 """Results held at most."""
 LARGEST = 16 * 1024 * 1024
 """Characters held at most; the newest result is held, however large it is."""
+_NO_CALL = "a result for a call that the file does not have"
 
 
 class EarlyResult(NamedTuple):
@@ -33,7 +34,7 @@ class EarlyResult(NamedTuple):
 
 
 class EarlyResults:
-    """Results by call id; those whose calls never come are reported, the oldest first."""
+    """Results by call id; those whose calls have not come are reported."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -62,12 +63,11 @@ class EarlyResults:
         self._size -= held.size if held is not None else 0
         return held
 
-    def close(self) -> None:
-        """Report the results that are held at the end of the file."""
-        while self._held:
-            self._drop(next(iter(self._held)))
+    def unsettled(self) -> Iterator[Skipped]:
+        """Yield a report of each result that is held, the oldest first."""
+        return (Skipped(int(held.line), _NO_CALL) for held in self._held.values() if held.line is not None)
 
     def _drop(self, call: str) -> None:
         held = self.pop(call)
         if held is not None and held.line is not None:
-            self._report.skip(held.line, "a result for a call that the file does not have")
+            self._report.skip(held.line, _NO_CALL)

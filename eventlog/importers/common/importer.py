@@ -12,16 +12,26 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from eventlog.codec.bodies import to_content
+from eventlog.codec.large_texts import INLINE, to_content
 from eventlog.events import Event
 from eventlog.ids import MAX_ID_BYTES
 from eventlog.values import Content
 
-__all__ = ["ImportBatch", "Importer", "Report", "Skipped", "bounded_id", "own_id", "path_identity"]
+__all__ = [
+    "GrowingImporter",
+    "ImportBatch",
+    "Importer",
+    "RecordReader",
+    "Report",
+    "Skipped",
+    "bounded_id",
+    "own_id",
+    "path_identity",
+]
 
 BATCH_EVENTS = 500
 BATCH_BYTES = 2 * 1024 * 1024
@@ -82,6 +92,8 @@ class ImportBatch:
 
     def content(self, text: str) -> Content:
         """Return the text, or a reference to it when it is large."""
+        if len(text) <= INLINE:
+            return text
         content = to_content(text, self.bodies)
         if not isinstance(content, str):
             self.weight += len(self.bodies[content.digest])
@@ -90,6 +102,18 @@ class ImportBatch:
     def full(self) -> bool:
         """Whether the batch is large enough to be handed on."""
         return len(self.items) >= BATCH_EVENTS or self.weight >= BATCH_BYTES
+
+
+class RecordReader(Protocol):
+    """A file of records that is read as it grows."""
+
+    def read(self, file: BinaryIO, after: int = 0) -> Iterator[ImportBatch]:
+        """Yield the events of the lines that the file has from here on, behind `after` lines."""
+        ...
+
+    def unsettled(self) -> Iterator[Skipped]:
+        """Yield a report of each record that waits for another one, as if the file ended here."""
+        ...
 
 
 class Importer(Protocol):
@@ -106,8 +130,19 @@ class Importer(Protocol):
         ...
 
 
+@runtime_checkable
+class GrowingImporter(Protocol):
+    """Importer of files of records that are only appended to."""
+
+    def growing(self, start: bytes, path: str, report: Report) -> RecordReader | None:
+        """Return a reader of the file that begins with `start`; None for one that does not grow."""
+        ...
+
+
 def bounded_id(name: str) -> str:
     """Return `name` if it may be an id, else its beginning with a hash of it."""
+    if name.isascii() and 0 < len(name) <= MAX_ID_BYTES:
+        return name
     data = name.encode("utf-8", "surrogatepass")
     if 0 < len(data) <= MAX_ID_BYTES and data.decode("utf-8", "ignore") == name:
         return name
@@ -116,7 +151,8 @@ def bounded_id(name: str) -> str:
 
 def own_id(owner: str, suffix: str) -> str:
     """Return the id of something that belongs to `owner`."""
-    return bounded_id(f"{owner}:{suffix}")
+    name = f"{owner}:{suffix}"
+    return name if len(name) <= MAX_ID_BYTES and name.isascii() else bounded_id(name)
 
 
 def path_identity(path: str) -> str:

@@ -12,9 +12,11 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-__all__ = ["DamagedDocumentError", "Document"]
+__all__ = ["DamagedDocumentError", "Document", "beginning"]
 
 CHUNK = 1 << 16
+SAMPLE = 50
+"""Elements that a format is detected from."""
 _BLANK = " \t\r\n"
 
 
@@ -25,6 +27,29 @@ class DamagedDocumentError(ValueError):
         super().__init__(reason)
         self.line = line
         self.reason = reason
+
+
+def beginning(file: BinaryIO, member: str = "", *, whole: bool = False) -> tuple[list[Any], dict[str, Any]]:
+    """Return the first elements of a document's array, and what is read around them.
+
+    The array is that of a `member` of the object at the top, or the top itself. Reading ends behind
+    `SAMPLE` elements, unless `whole` is true, or where the document is damaged.
+    """
+    found: list[Any] = []
+    around: dict[str, Any] = {}
+    document = Document(file, member)
+    try:
+        for name, value in document.members() if member else ((member, one) for one in document.elements()):
+            if name != member or isinstance(value, str):
+                around[name] = value
+                continue
+            if len(found) < SAMPLE:
+                found.append(value)
+            if len(found) == SAMPLE and not whole:
+                break
+    except DamagedDocumentError:
+        pass
+    return found, around
 
 
 class Document:

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeGuard
 
 import msgspec
 
-from eventlog.streams.records import dump as dump_plain
 from eventlog.validation import MAX_DEPTH, is_deep
 
 if TYPE_CHECKING:
     from eventlog.importers.common.importer import Report
 
 __all__ = [
+    "ARRAY",
     "MAX_DEPTH",
     "MAX_LINE",
+    "OBJECT",
     "DamagedLineError",
     "Line",
     "LineNumber",
@@ -37,18 +38,23 @@ __all__ = [
     "title_of",
 ]
 
+OBJECT: Any = dict
+"""Type of a parsed JSON object: `isinstance` with it is `is_object` without a call."""
+ARRAY: Any = list
+"""Type of a parsed JSON array, likewise."""
 MAX_LINE = 32 * 1024 * 1024
 """Longest line that is read, in bytes; a longer one is damaged."""
 
 START = 64 * 1024
 """Bytes of a file that are read to detect its format."""
-LONGEST = 8 * 1024 * 1024
+LONGEST = 1024 * 1024
 """Bytes that are read beyond `START` to have the first line whole."""
 TITLE = 80
 """Longest title taken from a prompt, in characters."""
 
 _BOM = b"\xef\xbb\xbf"
 _DECODER = msgspec.json.Decoder()
+_ENCODER = msgspec.json.Encoder()
 
 
 class DamagedLineError(ValueError):
@@ -95,9 +101,12 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def lines(file: BinaryIO, *, blank: bool = False) -> Iterator[Line]:
-    """Yield the lines without byte order mark and outer white space, blank ones if asked."""
-    number = 0
+def lines(file: BinaryIO, *, blank: bool = False, after: int = 0) -> Iterator[Line]:
+    """Yield the lines without byte order mark and outer white space, blank ones if asked.
+
+    `after` lines stand before those that the file has from here on.
+    """
+    number = after
     while raw := file.readline(MAX_LINE + 1):
         number += 1
         if len(raw) > MAX_LINE and not raw.endswith(b"\n"):
@@ -170,7 +179,10 @@ def check_depth(value: Any) -> None:
 def dump(value: Any, *, plain: bool = True) -> str:
     """Return compact JSON text that parses to an equal value; `plain` as `parse` returned it."""
     if plain:
-        return dump_plain(value)
+        try:
+            return _ENCODER.encode(value).decode()
+        except UnicodeEncodeError:
+            pass
     return json.dumps(value, separators=(",", ":"))
 
 

@@ -9,28 +9,45 @@ The first messages of a file decide strictly which of these it is:
 
 Arrays are read element by element.  Each message is a source record, numbered by its place (or its
 line); what stands around them is record 0, `[member, object]`, with null in place of the array.
-`document` puts them together again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_document import DamagedDocumentError, Document
 from eventlog.importers.common.json_lines import DamagedLineError, check_depth, dump, is_object, lines, parse
 from eventlog.importers.common.message_shapes import ALONE, shape_of, shape_of_object
-from eventlog.importers.common.remainder import SourceRecord
 from eventlog.importers.common.torn_lines import IsRecord, values
+from eventlog.streams.records import object_of
 
-__all__ = ["ListedConversation", "conversations", "document"]
+__all__ = [
+    "SINGLE",
+    "ListedConversation",
+    "array_conversations",
+    "conversations",
+    "document_conversation",
+    "line_conversations",
+    "numbered",
+    "record_values",
+    "whole_object",
+]
+
+
+SINGLE = "="
+"""Behind the name of a member that has one message instead of an array."""
 
 
 class ListedConversation(NamedTuple):
     """Conversation in a file; `name` is its place if there are several.
 
-    `around` is what stands around the messages.
+    `around` is what stands around the messages. `head` names the session's id, title, time,
+    directory and version where `around` has them under other names. A `snapshot` is a file that is
+    written anew as the conversation grows: what stands around the messages then changes, and is
+    kept behind them, as of the time `updated`.
     """
 
     name: str
@@ -38,17 +55,11 @@ class ListedConversation(NamedTuple):
     around: dict[str, Any]
     messages: Iterator[tuple[int, Any, bool]]
     """(number, message, whether it is plain)."""
-
-
-def document(sources: Iterable[SourceRecord]) -> Any:
-    """Return the JSON document that the records came from: an array, or an object around it."""
-    found = list(sources)
-    around = next((source.record for source in found if source.line == 0), None)
-    messages = [source.record for source in found if source.line]
-    if around is None:
-        return messages
-    member, value = around
-    return messages[0] if member == ALONE else {**value, member: messages}
+    head: dict[str, Any] | None = None
+    snapshot: bool = False
+    updated: object = None
+    current: str = ""
+    """The record of a tree that the conversation stands behind at the end."""
 
 
 def conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation]:
@@ -60,23 +71,16 @@ def conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation
     place is reported: the messages after it are sound. A line of its own is not imported when it
     has some.
     """
-    begin = file.tell()
     shape = shape_of(file)
     if shape.kind == "array":
-        yield ListedConversation("", "", {}, _numbered(Document(file, "", report.skip).elements(), report))
+        yield from array_conversations(file, report)
     elif shape.kind == "object":
-        around = _around(file, shape.member, report)
-        file.seek(begin)
-        members = Document(file, shape.member, report.skip).members()
-        yield ListedConversation(
-            "", shape.member, around, _numbered((value for name, value in members if name == shape.member), report)
-        )
+        yield document_conversation(file, shape.member, report)
     elif shape.kind == "reply":
-        # The whole file is one object, on one line or several.
-        whole = dict(_sound(Document(file, "", report.skip).members(), report))
-        yield from _inside("", whole, plain=_is_plain(whole))
+        whole, plain = whole_object(file, report)
+        yield from _inside("", whole, plain=plain)
     elif shape.kind == "conversations":
-        for number, value, plain in _values(file, report, _is_conversation):
+        for number, value, plain in record_values(file, report, _is_conversation):
             if is_object(value):
                 yield from _inside(f":{number}", value, plain=plain)
             else:
@@ -84,7 +88,42 @@ def conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation
     elif shape.kind == "none":
         report.skip(1, "no list of messages is found in it")
     else:
-        yield ListedConversation("", "", {}, _values(file, report, _is_message))
+        yield ListedConversation("", "", {}, record_values(file, report, _is_message))
+
+
+def whole_object(file: BinaryIO, report: Report) -> tuple[dict[str, Any], bool]:
+    """Return the one object that a file is, on one line or several, and whether it is plain."""
+    whole = dict(_sound(Document(file, "", report.skip).members(), report))
+    return whole, _is_plain(whole)
+
+
+def array_conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation]:
+    """Yield the conversation of a file that is one array of messages."""
+    yield ListedConversation("", "", {}, numbered(Document(file, "", report.skip).elements(), report))
+
+
+def line_conversations(
+    file: BinaryIO, report: Report, is_record: IsRecord, head: Callable[[dict[str, Any]], dict[str, Any]]
+) -> Iterator[ListedConversation]:
+    """Yield the conversation of a file with one record a line; none if no line has one.
+
+    `is_record` tells a whole record on a torn line; `head` makes the head of the first record.
+    """
+    found = record_values(file, report, is_record)
+    first = next(found, None)
+    if first is not None:
+        yield ListedConversation("", "", {}, chain([first], found), head(object_of(first[1])))
+
+
+def document_conversation(file: BinaryIO, member: str, report: Report) -> ListedConversation:
+    """Return the conversation of a file that is one object, with the messages in a member."""
+    begin = file.tell()
+    around = _around(file, member, report)
+    file.seek(begin)
+    members = Document(file, member, report.skip).members()
+    return ListedConversation(
+        "", member, around, numbered((value for name, value in members if name == member), report)
+    )
 
 
 def _is_conversation(value: dict[str, Any]) -> bool:
@@ -127,7 +166,8 @@ def _sound(members: Iterator[tuple[str, Any]], report: Report) -> Iterator[tuple
         report.skip(error.line, error.reason)
 
 
-def _numbered(elements: Iterator[Any], report: Report) -> Iterator[tuple[int, Any, bool]]:
+def numbered(elements: Iterator[Any], report: Report) -> Iterator[tuple[int, Any, bool]]:
+    """Yield the elements of a document with their places; damage is reported, and ends them."""
     number = 0
     try:
         for number, value in enumerate(elements, start=1):  # `number` is needed below when the document is damaged
@@ -156,6 +196,7 @@ def _is_plain(value: Any) -> bool:
     return plain and bool(again == value)
 
 
-def _values(file: BinaryIO, report: Report, is_record: IsRecord) -> Iterator[tuple[int, Any, bool]]:
-    for line in lines(file):
-        yield from values(line, report, is_record)
+def record_values(file: BinaryIO, report: Report, is_record: IsRecord) -> Iterator[tuple[int, Any, bool]]:
+    """Yield the values of a file of lines with their places; damage is reported."""
+    for number, value, plain, _ in values(lines(file), report, is_record):
+        yield number, value, plain

@@ -4,7 +4,7 @@
 
 * A session is named after the format and its `session_id` or `conversation_id`, if the object
   around the messages has one; else after the path, and the place in the file if there are several.
-* A message has the time it gives (`timestamp`, `created_at`, `created`), else one millisecond more
+* A message has the time it gives (`timestamp`, `created_at`, `ts` …), else one millisecond more
   than the one before.
 * A message is whole, so an answer is finished with it, or with the last result of its calls.
 """
@@ -12,42 +12,108 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
 from eventlog.importers.common.builder import RecordBuilder, RecordMapping
 from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import UserPart
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
-from eventlog.importers.common.json_lines import dump, is_array, is_object, milliseconds
+from eventlog.importers.common.json_lines import dump, is_array, is_object, milliseconds, title_of
 from eventlog.importers.common.message_lists import ListedConversation, conversations
-from eventlog.importers.common.message_shapes import family
+from eventlog.importers.common.message_shapes import family as family_of_start
 from eventlog.importers.common.record_index import RecordIndex
+from eventlog.importers.common.record_tree import RecordTree
+from eventlog.importers.common.remainder import AROUND
 from eventlog.streams.records import text_of
-from eventlog.values import Model, Origin
+from eventlog.streams.tokens import responses_usage
+from eventlog.values import File, Model, Origin
 
-__all__ = ["ConversationReader", "MessageList", "ids_of", "model_name_of", "system_prompt"]
+__all__ = ["ConversationReader", "MessageList", "RecordLists", "ids_of", "model_name_of", "system_prompt", "time_of"]
 
 _NAMES = ("session_id", "conversation_id", "sessionId", "conversationId")
-_TIMES = ("timestamp", "created_at", "created")
+_TIMES = ("timestamp", "created_at", "created", "create_time", "ts")
 
 
 class ConversationReader(RecordBuilder):
     """State of one conversation while it is read."""
 
-    def __init__(self, name: str, provider: str, path: str, found: ListedConversation, report: Report) -> None:
+    def __init__(
+        self, name: str, provider: str, path: str, found: ListedConversation, report: Report, *, taken: set[str]
+    ) -> None:
+        """Begin a session, whose id is none of those `taken` by earlier ones of the file."""
         self.provider = provider
         identity = path_identity(path)
-        names = [name for name in map(text_of, map(found.around.get, _NAMES)) if name]
-        foreign = names[0] if names else identity + found.name
+        head = found.around if found.head is None else found.head
+        names = [name for name in map(text_of, map(head.get, _NAMES)) if name]
+        foreign = names[0] if names and names[0] not in taken else (names or [identity])[0] + found.name
+        taken.add(foreign)
         digest = sha256(foreign.encode("utf-8", "surrogatepass")).hexdigest()
-        time = time_of(found.around) or 0
-        title = os.path.basename(path) + found.name  # noqa: PTH119  # not always a path
-        started = ev.SessionStarted(title, origin=Origin(name, foreign, identity))
+        time = time_of(head) or 0
+        self._titled = found.head is None  # else a file that moves has the same first event
+        title = os.path.basename(path) + found.name if self._titled else ""  # noqa: PTH119  # not always a path
+        origin = Origin(name, foreign, identity, text_of(head.get("version")))
+        started = ev.SessionStarted(title, directory=text_of(head.get("cwd")), origin=origin)
         super().__init__(Conversation(f"{name}-{digest[:26]}", report, started, time), time)
         report.sessions.append(self.conversation.session)
         self.ids = RecordIndex()
+        self.tree = RecordTree(self.conversation)
+        self._snapshot = found.snapshot
+        self.title = ""
+        """Beginning of the first prompt."""
+
+    def begin(self, found: ListedConversation) -> None:
+        """Keep what stands around the messages, and set what it says; a snapshot is kept later."""
+        if found.snapshot:
+            self.conversation.batch.snapshot = []
+        elif found.member:
+            self.settings(found.around)
+            self.conversation.end_record(self.time, 0, [found.member, found.around])
+
+    def user(
+        self,
+        said: str | Sequence[str | File | UserPart],
+        *,
+        id: str | Sequence[str] = (),
+        agent: str = "",
+        synthetic: bool = False,
+        system: str = "",
+    ) -> str:
+        """Add a user message as `RecordBuilder.user` does; the first names the session."""
+        message = super().user(said, id=id, agent=agent, synthetic=synthetic, system=system)
+        if not (self._titled or synthetic):
+            first = said if isinstance(said, str) else next((_text(one) for one in said if _text(one).strip()), "")
+            self.title = title_of(first) if first.strip() else ""
+            self._titled = bool(self.title)
+            if not self._snapshot:
+                self.conversation.rename(self.time, self.title)
+        return message
+
+    def stand_behind(self, node: str, parent: str) -> None:
+        """Begin a record of a tree: behind its parent, or without one behind the latest record."""
+        if not self.tree.begin(self.time, node, parent or None):
+            self.skip("its parent is not in the file: it follows the record before it")
+
+    def close(self, found: ListedConversation) -> ImportBatch:
+        """Return the last batch, with the snapshot of a file that has one."""
+        self.conversation.report.skipped.extend(self.conversation.early.unsettled())
+        if found.around.get("object") == "response":  # whose usage and end stand around its items
+            usage = found.around.get("usage")
+            if is_object(usage) and self.conversation.latest is not None:
+                self.usage(responses_usage(usage))
+            self.end()
+        if found.current and found.current != self.tree.latest:
+            self.tree.go_back(self.time, found.current)
+        batch = self.conversation.pop_batch()
+        if found.snapshot:
+            time = max(self.time, time_of({"timestamp": found.updated}) or 0)
+            title = text_of((found.head or {}).get("title")) or self.title
+            renamed: list[ev.Event] = [ev.SessionRenamed(title)] if title else []
+            kept = ev.ForeignKept(AROUND, batch.content(dump([found.member, found.around], plain=False)))
+            batch.snapshot = [(time, event) for event in (*renamed, kept)]
+        return batch
 
     def settings(self, around: dict[str, Any]) -> None:
         """Set the model, tools and system prompt that a request has beside its messages."""
@@ -55,7 +121,7 @@ class ConversationReader(RecordBuilder):
         self.model = self.model_named(around.get("model"))
         if self.model is not None:
             self.conversation.add(self.time, ev.SettingsSet(self.model))
-        system = around.get("system")
+        system = around.get("system") or around.get("instructions")
         if system:
             system_prompt(self, system)
         tools = around.get("tools") or around.get("functions")
@@ -73,6 +139,10 @@ class ConversationReader(RecordBuilder):
             if not name.startswith("message-") and self.ids.put(name, 0):
                 return name
         return f"message-{self.number}"
+
+
+def _text(said: str | File | UserPart) -> str:
+    return said if isinstance(said, str) else said.held if isinstance(said, UserPart) and said.field == "text" else ""
 
 
 def system_prompt(to: RecordBuilder, content: object) -> None:
@@ -93,53 +163,70 @@ def model_name_of(message: dict[str, Any]) -> str:
     return next((name for name in (text_of(message.get(key)) for key in ("model", "model_id")) if name), "")
 
 
-class MessageList:
-    """Importer of lists of messages in one format; the mapping says what a message means."""
+class RecordLists:
+    """Importer of conversations in one format; the mapping says what a record means."""
 
-    def __init__(self, name: str, family: str, provider: str, mapping: RecordMapping) -> None:
-        self.name = name
-        self.family = family
-        self.provider = provider
+    def __init__(
+        self,
+        mapping: RecordMapping,
+        detect: Callable[[bytes], bool],
+        conversations: Callable[[BinaryIO, Report], Iterator[ListedConversation]],
+        provider: str = "",
+    ) -> None:
+        self.name = mapping.format
         self.mapping = mapping
+        self.provider = provider
+        self._detect = detect
+        self._conversations = conversations
 
     def detect(self, start: bytes, path: str) -> bool:
-        """Whether the first messages of a file are of this family."""
+        """Whether a file that begins with these bytes is of this format."""
         del path
-        return family(start) == self.family
+        return self._detect(start.removeprefix(b"\xef\xbb\xbf"))
 
     def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
         """Yield the events of the file's conversations."""
-        for found in conversations(file, report):
+        taken: set[str] = set()
+        for found in self._conversations(file, report):
             reader: ConversationReader | None = None
             for number, value, plain in found.messages:
                 if reader is None:
-                    reader = ConversationReader(self.name, self.provider, path, found, report)
-                    if found.member:
-                        reader.settings(found.around)
-                        reader.conversation.end_record(reader.time, 0, [found.member, found.around])
-                yield from self._message(reader, number, value, plain=plain)
-            if reader is not None:
-                reader.conversation.early.close()
-                if reader.conversation.batch.items:
+                    reader = ConversationReader(self.name, self.provider, path, found, report, taken=taken)
+                    reader.begin(found)
+                self._record(reader, number, value, plain=plain)
+                if reader.conversation.batch.full():
                     yield reader.conversation.pop_batch()
+                    if found.snapshot:
+                        reader.conversation.batch.snapshot = []
+            if reader is not None:
+                last = reader.close(found)
+                if last.items or last.snapshot:
+                    yield last
 
-    def _message(self, reader: ConversationReader, number: int, value: Any, *, plain: bool) -> Iterator[ImportBatch]:
+    def _record(self, reader: ConversationReader, number: int, value: Any, *, plain: bool) -> None:
         reader.conversation.remainder.plain = plain
         found = time_of(value) if is_object(value) else None
         reader.time = reader.time + 1 if found is None else found
         reader.number = number
         self.mapping.read(value, reader)
         reader.conversation.end_record(reader.time, number, value)
-        if reader.conversation.batch.full():
-            yield reader.conversation.pop_batch()
+        reader.tree.end_record()
+
+
+class MessageList(RecordLists):
+    """Importer of lists of messages in a provider's form."""
+
+    def __init__(self, family: str, provider: str, mapping: RecordMapping) -> None:
+        super().__init__(mapping, lambda start: family_of_start(start) == family, conversations, provider)
+        self.family = family
 
 
 def time_of(fields: dict[str, Any]) -> int | None:
-    """Return the time of a message in UTC milliseconds, from ISO 8601 or seconds."""
+    """Return the UTC milliseconds of a message, from ISO 8601, seconds or milliseconds."""
     for key in _TIMES:
         value = fields.get(key)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 1e8 < value < 1e11:
-            return int(value * 1000)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 1e8 < value < 1e14:
+            return int(value * 1000 if value < 1e11 else value)
         found = milliseconds(value)
         if found is not None:
             return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from eventlog.importers.common.json_document import DamagedDocumentError, Document
+from eventlog.importers.common.json_document import SAMPLE, beginning
 from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse, read_beginning
 from eventlog.streams.records import text_of
 
@@ -19,8 +19,6 @@ ALONE = "."
 """Member of a conversation that is one record instead of an array."""
 FURTHEST = 64 * 1024 * 1024
 """Bytes of a file in which a list of messages may begin."""
-SAMPLE = 50
-"""Messages that a format is detected from."""
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 
@@ -73,9 +71,9 @@ def shape_of(file: BinaryIO) -> Shape:
 def _further(file: BinaryIO, start: bytes) -> Shape | None:
     """Return the shape of a document whose messages do not begin in its first bytes."""
     if start.lstrip(_BLANK).startswith(b"["):
-        detected = _family_of_messages(_sample(_Bounded(file)), {})
+        detected = _family_of_messages(beginning(cast("BinaryIO", _Bounded(file)))[0], {})
         return Shape("array", family=detected) if detected else None
-    shape = _object(file, SAMPLE)
+    shape = _object(file, whole=False)
     return shape if shape.kind == "object" else None
 
 
@@ -98,7 +96,7 @@ def _shape(start: bytes) -> Shape:
     data = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     first, _, rest = data.partition(b"\n")
     if data.startswith(b"["):
-        detected = _family_of_messages(_sample(io.BytesIO(data)), {})
+        detected = _family_of_messages(beginning(io.BytesIO(data))[0], {})
         # A complete array without messages on the first of several lines is a damaged line.
         return (
             Shape("array", family=detected)
@@ -109,7 +107,7 @@ def _shape(start: bytes) -> Shape:
         return Shape("")
     value = _parsed(first)
     if not is_object(value):
-        found = _object(io.BytesIO(data), len(data))
+        found = _object(io.BytesIO(data), whole=True)
         return found if found.kind or b"\n{" in data else Shape("none")
     if not rest.strip():
         return shape_of_object(value)
@@ -130,38 +128,14 @@ def _parsed(data: bytes) -> Any:
         return None
 
 
-def _sample(file: Any) -> list[Any]:
-    """Return the first elements of an array."""
-    found: list[Any] = []
-    try:
-        for element in Document(file, "").elements():
-            found.append(element)
-            if len(found) == SAMPLE:
-                break
-    except DamagedDocumentError:
-        pass
-    return found
-
-
-def _object(file: BinaryIO, most: int) -> Shape:
-    """Return the shape of an object over several lines, by its first `most` messages."""
+def _object(file: BinaryIO, *, whole: bool) -> Shape:
+    """Return the shape of an object over several lines, by its first messages."""
     begin = file.tell()
     around: dict[str, Any] = {}
     for member in MEMBERS:
         file.seek(begin)
-        around.clear()
-        messages: list[Any] = []
-        try:
-            for name, value in Document(cast("BinaryIO", _Bounded(file)), member).members():
-                if name != member:
-                    around[name] = value
-                    continue
-                messages.append(value)
-                if len(messages) == most:
-                    break
-        except DamagedDocumentError:
-            pass
-        if messages and (detected := _family_of_messages(messages[:SAMPLE], around)):
+        messages, around = beginning(cast("BinaryIO", _Bounded(file)), member, whole=whole)
+        if messages and (detected := _family_of_messages(messages, around)):
             return Shape("object", member, detected)
     return shape_of_object(around)
 

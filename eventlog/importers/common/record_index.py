@@ -12,10 +12,11 @@ from array import array
 __all__ = ["RecordIndex"]
 
 _FIRST = 1024
+_WORD = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class RecordIndex:
-    """Map from strings to numbers of 0 .. 2**64 - 1, valid in this process only."""
+    """Map from strings or bytes to numbers of 0 .. 2**64 - 1, valid in this process only."""
 
     __slots__ = ("_count", "_hashes", "_values")
 
@@ -27,46 +28,47 @@ class RecordIndex:
     def __len__(self) -> int:
         return self._count
 
-    def get(self, key: str) -> int | None:
+    def get(self, key: str | bytes) -> int | None:
         """Return the number of `key`, or None."""
-        wanted = _hash(key)
-        slot = self._slot(wanted)
-        return self._values[slot] if self._hashes[slot] == wanted else None
+        hashes = self._hashes
+        mask = len(hashes) - 1
+        wanted = (hash(key) & _WORD) or 1
+        slot = wanted & mask
+        while (found := hashes[slot]) != wanted:
+            if not found:
+                return None
+            slot = (slot + 1) & mask
+        return self._values[slot]
 
-    def put(self, key: str, value: int) -> bool:
+    def put(self, key: str | bytes, value: int) -> bool:
         """Set the number of a new `key`; False, and no change, if it has one."""
-        wanted = _hash(key)
-        slot = self._slot(wanted)
-        if self._hashes[slot] == wanted:
-            return False
-        self._hashes[slot], self._values[slot] = wanted, value
-        self._count += 1
-        if self._count * 5 > len(self._hashes) * 3:
-            self._grow()
-        return True
+        return self._put((hash(key) & _WORD) or 1, value, anew=False)
 
-    def move(self, key: str, value: int) -> None:
+    def move(self, key: str | bytes, value: int) -> None:
         """Set the number of `key`, new or not."""
-        if not self.put(key, value):
-            self._values[self._slot(_hash(key))] = value
+        self._put((hash(key) & _WORD) or 1, value, anew=True)
 
-    def _slot(self, wanted: int) -> int:
+    def _put(self, wanted: int, value: int, *, anew: bool) -> bool:
         hashes = self._hashes
         mask = len(hashes) - 1
         slot = wanted & mask
-        while hashes[slot] and hashes[slot] != wanted:
+        while (found := hashes[slot]) != wanted:
+            if not found:
+                hashes[slot], self._values[slot] = wanted, value
+                self._count += 1
+                if self._count * 5 > mask * 3:
+                    self._grow()
+                return True
             slot = (slot + 1) & mask
-        return slot
+        if anew:
+            self._values[slot] = value
+        return False
 
     def _grow(self) -> None:
         hashes, values = self._hashes, self._values
         self._hashes = array("Q", bytes(16 * len(hashes)))
         self._values = array("Q", bytes(16 * len(values)))
+        self._count = 0
         for wanted, value in zip(hashes, values, strict=True):
             if wanted:
-                slot = self._slot(wanted)
-                self._hashes[slot], self._values[slot] = wanted, value
-
-
-def _hash(key: str) -> int:
-    return (hash(key) & 0xFFFF_FFFF_FFFF_FFFF) or 1
+                self._put(wanted, value, anew=True)

@@ -17,18 +17,21 @@ from heapq import merge
 from typing import Any, NamedTuple
 
 from eventlog import events as ev
-from eventlog.codec.bodies import INLINE
+from eventlog.codec.large_texts import INLINE
 from eventlog.errors import DamagedError
 from eventlog.errors.base import brief
 from eventlog.importers.common.importer import ImportBatch
-from eventlog.importers.common.json_lines import LineNumber, dump, is_array, is_object
+from eventlog.importers.common.json_lines import ARRAY, OBJECT, LineNumber, dump
 from eventlog.session.session import Session
 from eventlog.values import Content, File, Reasoning, Text
 
-__all__ = ["FIELDS", "UNFIT", "Moved", "Remainder", "SourceRecord", "emit", "put_back", "records_of"]
+__all__ = ["AROUND", "FIELDS", "UNFIT", "Moved", "Remainder", "SourceRecord", "emit", "put_back", "records_of"]
 
 SHORT = 16
 """Shorter texts stay in the rest, because a reference would be longer."""
+
+AROUND = "around"
+"""Subject of the snapshot of all that stands around a document's messages."""
 
 Path = list[str | int]
 Moved = list[tuple[Path, tuple[int, str]]]
@@ -88,14 +91,14 @@ class Remainder:
         moved: Moved = []
         large: list[str] = []
         # Wrapped in an array, so that a record that is a bare text is handled like any other.
-        (rest,) = self._strip([record], [], moved, large)
+        (rest,) = self._strip([record], moved, large)
         return rest, moved, large
 
-    def _strip(self, value: Any, path: Path, moved: Moved, large: list[str]) -> Any:
+    def _strip(self, value: Any, moved: Moved, large: list[str]) -> Any:
         """Return the value with null in place of what moves; the same object if nothing does."""
         rest: Any = None
-        for key, item in _entries(value):
-            place: tuple[int, str] | None = None
+        entries: Any = value.items() if isinstance(value, OBJECT) else enumerate(value)
+        for key, item in entries:
             left: Any = None
             if isinstance(item, str):
                 if len(item) < SHORT:
@@ -106,28 +109,24 @@ class Remainder:
                         continue
                     place = self.texts[item] = (self.count + len(large), "data")
                     large.append(item)
-            elif is_object(item) or is_array(item):
+                moved.append(([key], place))
+            elif isinstance(item, (OBJECT, ARRAY)):
                 place = self.values.get(id(item))
-                if place is None:
-                    left = self._strip(item, [*path, key], moved, large)
+                if place is not None:
+                    moved.append(([key], place))
+                else:
+                    before = len(moved)
+                    left = self._strip(item, moved, large)
                     if left is item:
                         continue
+                    for path, _ in moved[before:]:
+                        path.insert(0, key)
             else:
                 continue
-            if place is not None:
-                moved.append(([*path, key], place))
             if rest is None:
                 rest = value.copy()
             rest[key] = left
         return value if rest is None else rest
-
-
-def _entries(value: Any) -> Iterable[tuple[Any, Any]]:
-    """Return keys and values of an object, indexes and values of an array."""
-    if is_object(value):
-        return value.items()
-    items: list[Any] = value
-    return enumerate(items)
 
 
 def records_of(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Iterator[SourceRecord]:
@@ -140,6 +139,10 @@ def records_of(events: Iterable[ev.Event], text: Callable[[Content], str]) -> It
     group: list[ev.Event] = []
     for event in events:
         if isinstance(event, ev.SessionForked):
+            continue
+        if isinstance(event, ev.ForeignKept) and event.of == AROUND:
+            yield SourceRecord(0, json.loads(text(event.data)))
+            group = [one for one in group if not isinstance(one, ev.SessionRenamed)]
             continue
         if not isinstance(event, ev.ForeignKept) or not event.of.startswith("line:") or event.of.count(":") > 1:
             group.append(event)
@@ -210,6 +213,7 @@ FIELDS: dict[str, Callable[[Any, Callable[[Content], str]], Any]] = {
     "born_secret": lambda event, _: json.loads(event.kind.metadata)["openai"]["reasoningEncryptedContent"],
     "attachment": lambda event, text: text(event.attachments[0].url).partition(",")[2],
     "header": lambda event, text: text(event.header),
+    "system": lambda event, text: text(event.system),
     "schemas": lambda event, text: json.loads(text(event.schemas)),
     "output": lambda event, text: text(event.output),
     "error": lambda event, text: text(event.error),

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import DamagedLineError, Line, LineNumber, is_object, parse
 
-__all__ = ["IsRecord", "values"]
+__all__ = ["IsRecord", "Value", "values"]
 
 IsRecord: TypeAlias = Callable[[dict[str, Any]], bool]
 """Whether an object is a whole record of the format, not a member of one."""
@@ -39,19 +39,29 @@ class _Piece(NamedTuple):
     torn: str = ""
 
 
-def values(line: Line, report: Report, is_record: IsRecord) -> Iterator[tuple[int, Any, bool]]:
-    """Yield each value of a line with its place, and whether it is plain; report torn pieces."""
-    if line.data is None:
-        report.skip(line.number, "longer than 32 MiB")
-        return
-    try:
-        yield line.number, *parse(line.data)
-    except DamagedLineError as error:
-        pieces = list(_pieces(line, is_record))
-        if all(piece.torn for piece in pieces):
-            report.skip(line.number, str(error) if line.ended else f"incomplete last line ({error})")
-            return
-    else:
+Value: TypeAlias = tuple[int, Any, bool, bytes]
+"""A value of a line: its place, the value, whether it is plain (`parse`), and its text."""
+
+
+def values(lines: Iterable[Line], report: Report, is_record: IsRecord) -> Iterator[Value]:
+    """Yield the values of lines; torn pieces are reported."""
+    for number, data, ended in lines:
+        if data is None:
+            report.skip(number, "longer than 32 MiB")
+            continue
+        try:
+            value, plain = parse(data)
+        except DamagedLineError as error:
+            yield from _torn(Line(number, data, ended), str(error), report, is_record)
+        else:
+            yield number, value, plain, data
+
+
+def _torn(line: Line, error: str, report: Report, is_record: IsRecord) -> Iterator[Value]:
+    """Yield the whole records of a torn line."""
+    pieces = list(_pieces(line, is_record))
+    if all(piece.torn for piece in pieces):
+        report.skip(line.number, error if line.ended else f"incomplete last line ({error})")
         return
     found = 0
     for piece in pieces:
@@ -59,7 +69,8 @@ def values(line: Line, report: Report, is_record: IsRecord) -> Iterator[tuple[in
             report.skip(line.number, piece.torn)
         else:
             place = LineNumber(line.number, found) if found else line.number
-            yield place, *parse(_bytes(piece.text))
+            data = _bytes(piece.text)
+            yield place, *parse(data), data
             found += 1
 
 

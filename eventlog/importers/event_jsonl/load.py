@@ -16,7 +16,7 @@ that a session brings is reserved for it; if another session has it, the importe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import TypeAlias
 
@@ -29,13 +29,10 @@ from eventlog.errors import CallError, ConflictError, NotFoundError
 from eventlog.errors.base import brief
 from eventlog.importers.common.free_names import begin_free, taken_and_free
 from eventlog.importers.common.importer import ImportBatch, Report
-from eventlog.importers.event_jsonl import receipt
 from eventlog.importers.event_jsonl.format import JsonlAppend
-from eventlog.importers.event_jsonl.reader import EventReader
-from eventlog.importers.event_jsonl.receipt import StoredStream
 from eventlog.integrity.fork_anchor import portable
-from eventlog.session.naming import keep_told
 from eventlog.session.session import Session
+from eventlog.session.session_names import keep_told
 from eventlog.store import Store
 
 __all__ = ["load"]
@@ -44,22 +41,15 @@ Timed: TypeAlias = tuple[int, ev.Event]
 """UTC milliseconds and the event."""
 
 
-def load(
-    store: Store, batches: Iterable[ImportBatch], report: Report, reader: EventReader, known: Sequence[StoredStream]
-) -> None:
-    """Append what is new of the batches; `report` gets the sessions and the event count.
-
-    `known` are the sessions of the lines before those that `reader` reads.
-    """
-    streams = {stream.session: _Stream.stored_before(store, stream) for stream in known}
+def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
+    """Append what is new of the batches; `report` gets the sessions and the event count."""
+    streams: dict[str, _Stream] = {}
     try:
         _take(store, batches, report, streams)
     finally:  # an append that is on its way would come between those of the next import
         _finish(streams)
         report.events += sum(stream.added for stream in streams.values())
     report.sessions = [stream.stored().id for stream in streams.values() if stream.is_stored]
-    if not report.skipped and all(stream.is_plain for stream in streams.values()):
-        receipt.save(store.log, reader, [stream.place() for stream in streams.values()])
     for stream in streams.values():
         if report.events and (name := stream.stored().info.name) is not None:
             keep_told(store, stream.stored(), name)
@@ -167,31 +157,12 @@ class _Stream:
         """Stored version before the first of its own."""
         self.chosen: _Candidate | None = None
         self.head = 0
-        self.last = 0
-        """The file's version of the newest event."""
         self.added = 0
         self._bulk: BulkAppender | None = None
         self._compacted: list[ev.Event] = []
         """Compactions that it completed."""
         taken, self.free = taken_and_free(store, name)
         self.candidates = [_Candidate(store.session(info.id), self) for info in taken if info.version > after]
-
-    @classmethod
-    def stored_before(cls, store: Store, known: StoredStream) -> _Stream:
-        """Return the stream of a session whose events up to here are stored as they are."""
-        stream = cls(store, known.session, known.base + 1, None, known.base)
-        stream.chosen = stream.candidates[0]
-        stream.head = stream.last = known.last
-        return stream
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is stored under its own id and with its own versions."""
-        return self.is_stored and self.keeps_versions and self.stored().id == self.name
-
-    def place(self) -> StoredStream:
-        """Return where the stream is in the store."""
-        return StoredStream(self.name, self.base, self.last)
 
     @property
     def is_stored(self) -> bool:
@@ -227,7 +198,6 @@ class _Stream:
 
     def add(self, batch: JsonlAppend) -> None:
         """Compare or append the events of an append."""
-        self.last = batch.first - 1 + len(batch.items)
         place = 0
         if self.chosen is None:
             agreeing = [found for found in self.candidates if found.agrees]

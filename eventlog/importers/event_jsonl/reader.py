@@ -1,19 +1,17 @@
 """Reads event JSONL: the appends of a file, in order, checked line by line.
 
 A line that is plainly an append is decoded straight into events.  All others are parsed first, so
-that damage is reported with its reason.  The reader also takes the digest of what it reads, and can
-go on behind lines that are known (`receipt.py`).  `format.py` describes the lines.
+that damage is reported with its reason.  `format.py` describes the lines.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from typing import Any, BinaryIO
 
 import msgspec
-from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.batch import json_decoder
@@ -27,37 +25,12 @@ from eventlog.importers.common.json_lines import DamagedLineError, is_object, pa
 from eventlog.importers.event_jsonl.format import VERSION, JsonlAppend, bodies_of
 from eventlog.values import Body
 
-__all__ = ["EventJsonl", "EventReader", "Extent", "Progress"]
+__all__ = ["EventJsonl", "EventReader"]
 
 MAX_LINE = 512 * 1024 * 1024
 """Longest line that is read, in bytes; only one huge event makes a long line."""
-DIGEST = 32
-"""Bytes of the digest of what was read."""
 MAX_HEAD = 1024
 """Longest first line."""
-
-
-class Extent(msgspec.Struct, array_like=True, frozen=True):
-    """The beginning of a file: its length in bytes, and its BLAKE2b."""
-
-    length: int
-    digest: bytes
-
-
-class Progress(msgspec.Struct, array_like=True):
-    """Where a reader is between two lines: what it needs to go on from there."""
-
-    lines: int = 0
-    session: str | None = None
-    """Session whose stream is read; None before the first, and after damage."""
-    expected: int = 0
-    """Version of the next event."""
-    sessions: int = 0
-    events: int = 0
-    messages: int = 0
-    parts: int = 0
-    known: set[bytes] = set()
-    """Digests of the bodies that the session's appends have referred to."""
 
 
 class EventJsonl:
@@ -73,11 +46,7 @@ class EventJsonl:
     def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[JsonlAppend]:
         """Yield the appends in order; `TooNewError` for a file of a newer program."""
         del path
-        return self.begin(file, report).appends(file)
-
-    def begin(self, file: BinaryIO, report: Report) -> EventReader:
-        """Read the first line; return the reader of those that follow."""
-        return EventReader(report, file.readline(MAX_HEAD))
+        return EventReader(report, file.readline(MAX_HEAD)).appends(file)
 
 
 def _schema(line: bytes) -> int:
@@ -123,7 +92,6 @@ class _AppendLine(msgspec.Struct):
 
 
 _APPEND = b'{"version":'
-_END = b'{"end":'
 
 
 def _decoded_append(raw: bytes) -> _AppendLine | None:
@@ -151,13 +119,15 @@ class EventReader:
     def __init__(self, report: Report, first_line: bytes) -> None:
         self.report = report
         self.schema = _schema(first_line)
-        self.length = len(first_line)
-        """Bytes of the lines that were read."""
-        self.hash = blake2b(first_line, digest_size=DIGEST)
-        """Of these bytes."""
-        self.at = Progress(lines=1)
-        self.before_end: tuple[Extent, Progress] | None = None
-        """Extent and progress in front of the last line, once that has been read."""
+        self.lines = 1
+        self.session: str | None = None
+        """Session whose stream is read; None before the first, and after damage."""
+        self.expected = 0
+        """Version of the next event."""
+        self.sessions = 0
+        self.events = 0
+        self.known: set[bytes] = set()
+        """Digests of the bodies that the session's appends have referred to."""
         self.ended = False
         self.digest: str | None = None
         """Digest of the body that is being read, which has `text` so far."""
@@ -165,39 +135,21 @@ class EventReader:
         self.waiting: dict[bytes, bytes] = {}
         """Packed bodies that no append has referred to yet."""
 
-    def go_on(self, length: int, read: blake2b, progress: Progress) -> None:
-        """Begin behind lines that were read before."""
-        self.length, self.hash, self.at = length, read, progress
-        self.report.messages, self.report.parts = progress.messages, progress.parts
-
     def appends(self, file: BinaryIO) -> Iterator[JsonlAppend]:
         """Yield the appends of the lines that follow."""
         while raw := file.readline(MAX_LINE):
-            self.before_end = self._noted() if raw.startswith(_END) else None
-            self.at.lines += 1
-            self.length += len(raw)
-            self.hash.update(raw)
+            self.lines += 1
             if not raw.endswith(b"\n") and len(raw) == MAX_LINE:
-                self.report.skip(self.at.lines, f"a line of more than {MAX_LINE} bytes")
+                self.report.skip(self.lines, f"a line of more than {MAX_LINE} bytes")
                 while raw and not raw.endswith(b"\n"):
                     raw = file.readline(MAX_LINE)
-                self.at.session = None
+                self.session = None
                 continue
-            batch = self.read_line(self.at.lines, raw)
+            batch = self.read_line(self.lines, raw)
             if batch is not None:
                 yield batch
         if not self.ended:
-            self.report.skip(self.at.lines, "the file ends without its last line: it was cut off")
-
-    def extent(self) -> Extent:
-        """Return what was read so far."""
-        return Extent(self.length, self.hash.digest())
-
-    def _noted(self) -> tuple[Extent, Progress] | None:
-        """Return what was read, and where that ends; None inside a body, or before its append."""
-        if self.text or self.waiting:
-            return None
-        return self.extent(), replace(self.at, messages=self.report.messages, parts=self.report.parts)
+            self.report.skip(self.lines, "the file ends without its last line: it was cut off")
 
     def read_line(self, number: int, raw: bytes) -> JsonlAppend | None:
         """Read a line; return the append that it is, if it is one."""
@@ -215,18 +167,18 @@ class EventReader:
             else:
                 self._end(number, value)
         except DamagedLineError as error:
-            session = self.at.session
+            session = self.session
             lost = f"; the rest of session {brief(session)} is not imported" if session else ""
             self.report.skip(number, f"{error}{lost}")
-            self.at.session = None
+            self.session = None
         return None
 
     def _begin(self, value: dict[str, Any]) -> None:
         session, first = value["session"], value.get("first")
         if not isinstance(session, str) or not isinstance(first, int) or first < 1:
             raise DamagedLineError("a session without id or first version")
-        self.at.session, self.at.expected, self.at.known = session, first, set()
-        self.at.sessions += 1
+        self.session, self.expected, self.known = session, first, set()
+        self.sessions += 1
         self.digest, self.text, self.waiting = None, [], {}
 
     def _end(self, number: int, value: dict[str, Any]) -> None:
@@ -234,13 +186,13 @@ class EventReader:
         if not is_object(written):
             raise DamagedLineError("a line of no known kind")
         self.ended = True
-        found = {"sessions": self.at.sessions, "events": self.at.events}
+        found = {"sessions": self.sessions, "events": self.events}
         if written != found:
             self.report.skip(number, f"the file was written with {brief(dict(written))}, and {found} could be read")
 
     def _body(self, value: dict[str, Any]) -> None:
         digest, text = value["body"], value.get("text")
-        if self.at.session is None:
+        if self.session is None:
             return
         piece = _decoded(value.get("data")) if text is None else text
         if not isinstance(digest, str) or not isinstance(piece, (str, bytes)) or self.digest not in {None, digest}:
@@ -258,13 +210,13 @@ class EventReader:
         self.waiting[bytes.fromhex(digest)] = pack(data)
 
     def _append(self, number: int, line: _AppendLine, *, refers: bool) -> JsonlAppend | None:
-        if self.at.session is None:
+        if self.session is None:
             return None
-        if line.version != self.at.expected:
-            raise DamagedLineError(f"version {self.at.expected} is missing")
+        if line.version != self.expected:
+            raise DamagedLineError(f"version {self.expected} is missing")
         if not line.events:
             raise DamagedLineError("an append without events")
-        batch = JsonlAppend(self.at.session, line.version, number, None if line.more else line.request)
+        batch = JsonlAppend(self.session, line.version, number, None if line.more else line.request)
         batch.items = [(line.time + after, event) for after, event in line.events]
         kinds = [type(event) for _, event in line.events]
         if refers:
@@ -273,8 +225,8 @@ class EventReader:
                     self._refer(batch, body)
         self.report.messages += kinds.count(ev.UserMessageAdded) + kinds.count(ev.AssistantMessageStarted)
         self.report.parts += kinds.count(ev.PartStarted)
-        self.at.expected += len(kinds)
-        self.at.events += len(kinds)
+        self.expected += len(kinds)
+        self.events += len(kinds)
         return batch
 
     def _refer(self, batch: JsonlAppend, body: Body) -> None:
@@ -282,6 +234,6 @@ class EventReader:
         if packed is not None:
             batch.bodies[body.digest] = packed
             batch.weight += len(packed)
-            self.at.known.add(body.digest)
-        elif body.digest not in self.at.known:
+            self.known.add(body.digest)
+        elif body.digest not in self.known:
             raise DamagedLineError(f"the body {body.digest.hex()} is missing")

@@ -6,8 +6,8 @@ from typing import Any
 
 from eventlog.importers.common.conversation_parts import CallInput, UserPart
 from eventlog.importers.common.importer import ImportBatch
-from eventlog.importers.common.json_lines import DamagedLineError, dump, is_array, is_object, parse
-from eventlog.streams.records import text_of
+from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.streams.records import is_whole, text_of
 from eventlog.values import Attachment, File, Text
 
 __all__ = ["PROVIDER", "attachments_of", "call_input", "metadata", "texts_of", "user_parts"]
@@ -27,13 +27,8 @@ def call_input(arguments: object) -> CallInput:
     if isinstance(arguments, str):
         if not arguments:
             return CallInput("{}")
-        if arguments.lstrip().startswith("{"):
-            try:
-                value, _ = parse(arguments.encode())
-            except (DamagedLineError, UnicodeEncodeError):
-                value = None
-            if is_object(value):
-                return CallInput(arguments, arguments, "arguments")
+        if arguments.strip() and is_whole(arguments):
+            return CallInput(arguments, arguments, "arguments")
         return CallInput(dump({"input": arguments}), arguments, "raw")
     if arguments is None:
         return CallInput("{}")

@@ -65,11 +65,10 @@ def _result(to: RecordBuilder, message: dict[str, Any], role: str) -> None:
     several = message.get("tool_call_ids")
     if not call and is_array(several) and several:
         call = text_of(several[0])
-    if not call:
-        call = to.open_call(text_of(message.get("name")))
     texts = items.texts_of(content)
     text, files = "\n".join(texts), items.attachments_of(content, to.batch)
-    if not to.result(call, text, attachments=files, held=len(texts) == 1):
+    tool = text_of(message.get("name"))
+    if not to.result(call, text, tool=tool, attachments=files, held=len(texts) == 1):
         to.hold(call, CallResult(text, attachments=files), told=False)
         to.skip(f"a {role} message for no open call: imported as a synthetic user message")
         _user(to, message, role)
@@ -123,9 +122,6 @@ def _call(to: RecordBuilder, call: dict[str, Any], fallback: str) -> None:
     if is_object(custom):
         function = {"name": custom.get("name"), "arguments": custom.get("input")}
     wanted = text_of(call.get("id")) or fallback
-    if to.called(wanted):
-        to.skip("a second call with the same id in one message: its id was changed")
-        wanted = f"{wanted}#{fallback}"
     to.call(wanted, text_of(function.get("name")), items.call_input(function.get("arguments")))
 
 

@@ -66,7 +66,7 @@ def _message(to: RecordBuilder, item: dict[str, Any]) -> None:
             else:
                 to.skip("a content block of an assistant message is of an unknown type")
         answer = to.conversation.open
-        if answer is not None and not answer.calls and item.get("status") in {None, "completed"}:
+        if answer is not None and not answer.calls and text_of(item.get("status")) in {"", "completed"}:
             answer.reason = "stop"
     elif role == "system" and to.leading:
         system_prompt(to, content)
@@ -104,18 +104,15 @@ def _call(to: RecordBuilder, kind: str, item: dict[str, Any]) -> None:
     _begin(to)
     answer = to.conversation.open
     call = call_of(kind, item, f"call-{answer.parts if answer is not None else 0}")
-    if to.called(call.id):
-        to.end()
-        _begin(to)
     to.call(call.id, call.tool, call.given, provider_executed=call.provider, metadata=call.metadata)
 
 
 def _output(to: RecordBuilder, kind: str, item: dict[str, Any]) -> None:
     output = output_of(kind, item, to.batch)
-    call = output.call or to.open_call(text_of(item.get("name")))
     told = to.result(
-        call,
+        output.call,
         output.text,
+        tool=text_of(item.get("name")),
         failed=output.failed,
         interrupted=output.interrupted,
         attachments=output.attachments,
@@ -130,9 +127,6 @@ def _provider_call(to: RecordBuilder, item: dict[str, Any]) -> None:
     call = provider_call(item)
     assert call is not None
     _begin(to)
-    if to.called(call.id):
-        to.end()
-        _begin(to)
     done = finished_item(item, to.batch)
     metadata = items.metadata({"itemId": text_of(item.get("id"))})
     to.call(call.id, call.tool, done.input or "{}", provider_executed=call.provider, metadata=metadata)

@@ -25,11 +25,13 @@ from eventlog.importers.opencode.value_records import (
 )
 from eventlog.importers.opencode.values import Record
 from eventlog.values import (
+    DENIED,
     INTERRUPTED,
     Agent,
     Attachment,
     Content,
     File,
+    Opaque,
     Patch,
     Reasoning,
     Retry,
@@ -89,7 +91,7 @@ def export_of(items: Iterable[Timed], text: Resolve) -> Record:
 def _message_of_event(event: ev.Event, owner: dict[str, str]) -> str | None:
     """Return the message that an event is part of."""
     message: str | None = getattr(event, "message", None)
-    part: str | None = event.parts[0] if isinstance(event, ev.Pruned) else getattr(event, "part", None)
+    part: str | None = next(iter(event.parts), None) if isinstance(event, ev.Pruned) else getattr(event, "part", None)
     if message is None:
         return None if part is None else owner.get(part)
     if part is not None:
@@ -243,6 +245,8 @@ def _add_part(maker: _Maker, event: ev.PartStarted) -> None:
             maker.add(part, "patch", hash=kind.hash, files=list(kind.files))
         case Retry():
             maker.add(part, "retry", attempt=kind.attempt, error=error_record(kind.error), time={"created": maker.time})
+        case Opaque():
+            pass  # OpenCode has no such part
 
 
 def _delta(maker: _Maker, event: ev.PartDelta) -> None:
@@ -309,6 +313,18 @@ def _failed(maker: _Maker, event: ev.ToolFailed) -> None:
         state["metadata"] = value_of(event.metadata)
 
 
+def _asked(maker: _Maker, event: ev.CallAsked) -> None:
+    maker.parts[event.part]["state"] = {"status": "pending", "input": {}, "raw": maker.text(event.input)}
+
+
+def _answered(maker: _Maker, event: ev.CallAnswered) -> None:
+    state: Record = maker.parts[event.part]["state"]
+    if event.verdict != "allow":
+        error = INTERRUPTED if event.verdict == "stop" else f"{DENIED} {event.reason}".rstrip()
+        state.update(status="error", error=error, input=value_of(state.get("raw") or "{}"))
+        state.setdefault("time", {})["end"] = maker.time
+
+
 def _step_started(maker: _Maker, event: ev.StepStarted) -> None:
     maker.add(event.part, "step-start", snapshot=event.snapshot)
 
@@ -343,6 +359,8 @@ _RULES: dict[type, Callable[[_Maker, Any], None]] = {
     ev.ToolProgress: _progress,
     ev.ToolCompleted: _completed,
     ev.ToolFailed: _failed,
+    ev.CallAsked: _asked,
+    ev.CallAnswered: _answered,
     ev.StepStarted: _step_started,
     ev.StepFinished: _step_finished,
     ev.CompactionRequested: _requested,

@@ -22,7 +22,7 @@ missing is the latest one before it in the message.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any, BinaryIO, cast
 
@@ -33,13 +33,14 @@ from eventlog.importers.common.importer import BATCH_BYTES, BATCH_EVENTS, Import
 from eventlog.importers.common.json_document import DamagedDocumentError, Document
 from eventlog.importers.common.json_lines import DamagedLineError, check_depth, dump
 from eventlog.importers.common.json_patch import difference
+from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.opencode.emit import message_of, session_of
 from eventlog.importers.opencode.message_events import MessageEvents, MessageFacts
 from eventlog.importers.opencode.messages import events_of_message, problem_of
 from eventlog.importers.opencode.values import model_of, optional, string, time_of
 from eventlog.values import MessageError, Origin
 
-__all__ = ["OpenCodeImporter"]
+__all__ = ["OpenCodeImporter", "SessionReader", "whole_session"]
 
 _START = re.compile(rb'^\s*\{\s*"info"\s*:\s*\{')
 
@@ -61,7 +62,7 @@ class OpenCodeImporter:
         """
         del path
         document = Document(file, "messages", report.skip)
-        reader: _Reader | None = None
+        reader: SessionReader | None = None
         rest: dict[str, Any] = {}
         try:
             for name, value in document.members():
@@ -77,7 +78,7 @@ class OpenCodeImporter:
                     raise ImportFormatError("an OpenCode export whose messages come before its info")
                 rest[name] = value
                 if name == "info":
-                    reader = _Reader(value, report)
+                    reader = SessionReader(value, report)
         except DamagedDocumentError as error:
             report.skip(error.line, error.reason)
         else:
@@ -88,7 +89,15 @@ class OpenCodeImporter:
         yield from reader.close(rest)
 
 
-class _Reader:
+def whole_session(info: dict[str, Any], messages: Iterable[Any], report: Report) -> Iterator[ImportBatch]:
+    """Yield the events of a session with this info, and these messages in order."""
+    reader = SessionReader(info, report)
+    for message in messages:
+        yield from reader.add_message(message)
+    yield from reader.close({"info": info})
+
+
+class SessionReader:
     """Emits a session's events by time, each once no later message can precede it.
 
     Messages are in order of creation, so what happened before the creation of the newest one is
@@ -105,6 +114,8 @@ class _Reader:
         self._batch = ImportBatch(self.session)
         self._first: ev.SessionStarted | None = None
         self._created = time_of(self.info, "created")
+        self._target = optional(self.info.get("revert"), "messageID")
+        """The message that the export goes back to."""
         self._born = self._time = 0
         self._heap: list[tuple[int, int, ev.Event, ImportBatch]] = []
         """Events that wait: time, number, event, and the batch with their message's bodies."""
@@ -112,7 +123,7 @@ class _Reader:
         self._sent_bodies: set[ImportBatch] = set()
         """Messages whose bodies the current batch has."""
         self._messages: dict[str, MessageFacts] = {}
-        self._parts: set[str] = set()
+        self._parts = RecordIndex()
         self._odd: list[tuple[int, Any]] = []
 
     def add_message(self, record: Any) -> Iterator[ImportBatch]:
@@ -133,7 +144,9 @@ class _Reader:
         for reason in message.skipped:
             self.report.skip(1, f"message {index + 1}: {reason}")
         self._born = message.born
-        self._messages[message.id] = message.facts(dump(steps, plain=False) if steps else None)
+        self._messages[message.id] = message.facts(
+            dump(steps, plain=False) if steps else None, is_target=message.id == self._target
+        )
         for time, event in (*message.items, *message.late, *decided):
             self._number += 1
             heappush(self._heap, (time, self._number, event, own))
@@ -220,8 +233,7 @@ class _Reader:
 
     def _reverted(self) -> list[ev.Event]:
         """Return the events that hide what a revert hides."""
-        revert = self.info.get("revert")
-        target, part = optional(revert, "messageID"), optional(revert, "partID")
+        target, part = self._target, optional(self.info.get("revert"), "partID")
         order = list(self._messages)
         if target not in self._messages:
             return []

@@ -15,14 +15,19 @@ __all__ = ["MessageEvents", "MessageFacts"]
 class MessageFacts(NamedTuple):
     """Facts of a message that was read: an export may have hundreds of thousands of them."""
 
-    parts: tuple[str, ...]
-    compaction: str | None
+    parts: tuple[str, ...] = ()
+    """Its parts, if the export goes back to one of them."""
+    compaction: str | None = None
     """Its compaction part, in a user message."""
-    tail: str | None
-    closing: tuple[ev.Event, ...] | None
+    tail: str | None = None
+    closing: tuple[ev.Event, ...] | None = None
     """The events that close its open parts; None if the message came to an end."""
-    difference: str | None
+    difference: str | None = None
     """The difference between the record and its events, as JSON."""
+
+
+_PLAIN = MessageFacts()
+"""Facts of most messages, stored once."""
 
 
 class MessageEvents:
@@ -89,7 +94,12 @@ class MessageEvents:
             for part, is_tool in self.open_parts.items()
         )
 
-    def facts(self, difference: str | None) -> MessageFacts:
-        """Return what later messages, and the end of the document, ask for."""
+    def facts(self, difference: str | None, *, is_target: bool) -> MessageFacts:
+        """Return what later messages, and the end of the document, ask for.
+
+        `is_target`: the export goes back to a part of the message.
+        """
         closing = self.closing() if self.open else None
-        return MessageFacts(tuple(self.parts), self.compaction, self.tail, closing, difference)
+        parts = tuple(self.parts) if is_target else ()
+        found = MessageFacts(parts, self.compaction, self.tail, closing, difference)
+        return _PLAIN if found == _PLAIN else found

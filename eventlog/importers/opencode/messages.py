@@ -11,6 +11,7 @@ from collections.abc import Callable, Container
 
 from eventlog import events as ev
 from eventlog.importers.common.json_lines import is_array, is_object
+from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.opencode.message_events import MessageEvents
 from eventlog.importers.opencode.parts import ASSISTANT, USER
 from eventlog.importers.opencode.values import (
@@ -48,7 +49,9 @@ def problem_of(record: object, known: Container[str]) -> str | None:
     return None
 
 
-def events_of_message(record: Record, content: Callable[[str], Content], born: int, known: set[str]) -> MessageEvents:
+def events_of_message(
+    record: Record, content: Callable[[str], Content], born: int, known: RecordIndex
+) -> MessageEvents:
     """Return the events of one message.
 
     `born` is the creation of the message before; `known` are the ids of all parts so far, and
@@ -63,7 +66,7 @@ def events_of_message(record: Record, content: Callable[[str], Content], born: i
         if rule is None:
             events.skipped.append(reason or f"a part of an unknown type {string(part, 'type')!r}")
             continue
-        known.add(part["id"])
+        known.put(part["id"], 0)
         events.parts.append(part["id"])
         rule(events, part)
     if not events.user:
@@ -71,12 +74,12 @@ def events_of_message(record: Record, content: Callable[[str], Content], born: i
     return events
 
 
-def _odd_part(part: object, known: set[str], calls: set[str]) -> str | None:
+def _odd_part(part: object, known: RecordIndex, calls: set[str]) -> str | None:
     if not is_object(part):
         return "a part that is not an object"
     if not is_id(part.get("id")):
         return "a part without an id"
-    if part["id"] in known:
+    if known.get(part["id"]) is not None:
         return "a part whose id was used before"
     if part.get("type") == "tool":
         if not is_object(part.get("state")) or not isinstance(part.get("callID"), str):

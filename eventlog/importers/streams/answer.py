@@ -8,15 +8,39 @@ open, as in a live answer; so does a message whose stream breaks off. Nothing el
 from __future__ import annotations
 
 from eventlog import events as ev
-from eventlog.importers.common.conversation_parts import COVERS_NOTHING
 from eventlog.importers.common.importer import own_id
 from eventlog.importers.common.usage import added
 from eventlog.importers.streams.session import StreamSession
 from eventlog.streams.answer import API, AnswerReader
-from eventlog.streams.endings import FILTERED, UNKNOWN, WITHHELD, input_of, not_whole
+from eventlog.streams.odd_endings import FILTERED, UNKNOWN, WITHHELD, input_of, not_whole
 from eventlog.streams.records import dump, is_whole
-from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, Ended, Kept, Said, Step, Used
-from eventlog.values import INTERRUPTED, File, MessageError, Model, PartKind, Reasoning, Text, Tokens, Tool, Usage
+from eventlog.streams.steps import (
+    Answered,
+    Argued,
+    Attached,
+    Called,
+    Closed,
+    Compacted,
+    Ended,
+    Kept,
+    Said,
+    Step,
+    Used,
+)
+from eventlog.values import (
+    INTERRUPTED,
+    File,
+    MessageError,
+    Model,
+    Opaque,
+    PartKind,
+    Reasoning,
+    Text,
+    Tokens,
+    Tool,
+    Usage,
+    target_of,
+)
 
 __all__ = ["ImportedAnswer", "ImportedCall"]
 
@@ -105,6 +129,8 @@ class ImportedAnswer:
                 self.session.rests.hold(url)
                 self.session.rests.hold(url.partition(",")[2])
                 self._start(File(step.file.mime, self.session.batch.content(url), step.file.filename))
+            case Compacted():
+                self._compact(step)
             case Kept():
                 self._keep(line, step)
             case Used():
@@ -183,12 +209,18 @@ class ImportedAnswer:
         if call.answer.is_done:
             call.answer.finish()
 
+    def _compact(self, step: Compacted) -> None:
+        """Add a compaction of the provider's."""
+        self._close()
+        self.session.rests.hold_json(step.data)
+        content = self.session.batch.content
+        text = None if step.text is None else content(step.text)
+        self._start(Opaque(step.kind, content(step.data), target_of(self._model), text))
+
     def _keep(self, line: int, kept: Kept) -> None:
         self.session.add(ev.Custom(kept.kind, kept.data))
         self.session.rests.hold_json(kept.data)
-        if kept.kind == "openai.compaction":
-            self.report.skip(line, COVERS_NOTHING)
-        elif kept.kind not in _EXPECTED:
+        if kept.kind not in _EXPECTED:
             self.report.skip(line, f"no part of a message: {kept.kind[:60]}")
 
     # -- the end -----------------------------------------------------------------------------------

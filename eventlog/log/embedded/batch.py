@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from eventlog.log.acceptance import LeaseChange, RequestResult, accept, commit_of, may_replace_lease, was_committed
+from eventlog.log.append_checks import LeaseChange, RequestResult, accept, commit_of, may_replace_lease, was_committed
 from eventlog.log.commit import Append, Committed, Ticket
 from eventlog.log.embedded.journal.frames import CommitRecord, LeaseRecord, Record
 from eventlog.log.embedded.memtable import MemtablePart

@@ -22,14 +22,14 @@ from eventlog.log.embedded.journal.frames import FILE_HEADER_BYTES, address_of
 from eventlog.log.embedded.journal.journal import Journal
 from eventlog.log.embedded.memtable import MemtablePart
 from eventlog.log.embedded.options import Options
-from eventlog.log.embedded.segments.fold import begin_store, write_copied
+from eventlog.log.embedded.segments.fold import begin_store, write_address, write_copied
 from eventlog.log.embedded.segments.segments import Segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from eventlog.log.acceptance import RequestResult
+    from eventlog.log.append_checks import RequestResult
     from eventlog.log.commit import Commit, Head
 
 __all__ = ["BulkWriter"]
@@ -39,13 +39,13 @@ START = address_of(1, FILE_HEADER_BYTES)
 
 
 class BulkWriter:
-    """The content of a store directory while it is written: `lmdb/` and `journal/`."""
+    """The directory of a generation while it is written: `lmdb/` and `journal/`."""
 
     def __init__(self, directory: Path, options: Options) -> None:
         self._directory = directory
         self._options = options
-        for name in ("lmdb", "journal"):
-            (directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        for place in (directory, directory / "lmdb", directory / "journal"):
+            place.mkdir(mode=0o700, exist_ok=True)
         self._refuse_written_to()
         forget_unbegun(directory / "lmdb")
         self._segments = Segments(directory / "lmdb", read_only=False, map_bytes=options.map_bytes)
@@ -128,13 +128,19 @@ class BulkWriter:
 
         write_derived(self._segments, dict(items))
 
-    def finish(self, format_in: Path | None, identity: str = "", encryption: str = "") -> None:
-        """Make the journal, flush everything, and make `format_in` a store if it is given."""
+    def finish(self, format_in: Path | None, identity: str = "", encryption: str = "", *, sequence: int = 1) -> int:
+        """Make the journal, flush everything, and make `format_in` a store if it is given.
+
+        `sequence` is the number of its first file. Return the address of its first frame.
+        """
         page = self.page_bytes
+        if sequence > 1:
+            write_address(self._segments, address_of(sequence, FILE_HEADER_BYTES))
         self._segments.close()
         shutil.rmtree(self._directory / "journal")
         (self._directory / "journal").mkdir(mode=0o700)
-        Journal.create(self._directory / "journal", self._options.io, self._options.journal_bytes, self.position)
+        io, most = self._options.io, self._options.journal_bytes
+        start = Journal.create(self._directory / "journal", io, most, self.position, sequence)
         for name in ("lmdb", "journal", ""):
             sync_directory(self._directory / name)
         if format_in is not None:
@@ -142,6 +148,7 @@ class BulkWriter:
                 os.close(os.open(format_in / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             (format_in / "mark").unlink(missing_ok=True)
             write_format(format_in, page, identity, encryption)
+        return start
 
     def close(self) -> None:
         """Close the files; harmless after `finish`."""

@@ -15,7 +15,7 @@ from eventlog.log.contract import is_outgrown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eventlog.log.embedded.segments.segments import Segments
+    from eventlog.log.embedded.tail import Tail
 
 __all__ = ["DerivedBuffer"]
 
@@ -26,8 +26,8 @@ _LIMIT = 1 << 20
 class DerivedBuffer:
     """Unfolded derived values of one partition; None stands for a deletion."""
 
-    def __init__(self, segments: Segments) -> None:
-        self._segments = segments
+    def __init__(self, tail: Tail) -> None:
+        self._tail = tail
         self._guard = Lock()
         self._recent: dict[bytes, bytes | None] = {}
         self._leaving: dict[bytes, bytes | None] = {}
@@ -44,13 +44,13 @@ class DerivedBuffer:
             for values in (self._recent, self._leaving):
                 if key in values:
                     return values[key]
-        return self._segments.derived(key)
+        return self._tail.segments.derived(key)
 
     def keys(self, prefix: bytes) -> list[bytes]:
         """Return the keys that begin with `prefix`, in order."""
         with self._guard:
             newer = {**self._leaving, **self._recent}
-        keys = set(self._segments.derived_keys(prefix))
+        keys = set(self._tail.segments.derived_keys(prefix))
         for key, value in newer.items():
             if key.startswith(prefix):
                 (keys.discard if value is None else keys.add)(key)
@@ -60,7 +60,7 @@ class DerivedBuffer:
         """Return the values whose key begins with `prefix`, in key order."""
         with self._guard:
             newer = {**self._leaving, **self._recent}
-        values: dict[bytes, bytes | None] = {**self._segments.scan_derived(prefix)}
+        values: dict[bytes, bytes | None] = {**self._tail.segments.scan_derived(prefix)}
         values.update((key, value) for key, value in newer.items() if key.startswith(prefix))
         return sorted((key, value) for key, value in values.items() if value is not None)
 

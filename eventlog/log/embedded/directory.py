@@ -3,8 +3,8 @@
 `FORMAT.md` describes it. `format` is written last, so a directory without it was never committed to
 and is created again. A directory that holds other files is refused and left alone.
 
-Format 3 is read and written; no earlier one was released. A later format is `TooNewError`. Opening
-a store never changes its format; a new format needs an upgrade in `eventlog upgrade`.
+Format 1 is read and written. A later format is `TooNewError`. Opening a store never
+changes its format; a new format needs an upgrade in `eventlog upgrade`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from eventlog.log.embedded.filesystem import (
     refuse_network_filesystem,
     require_files,
     sync_directory,
+    write_small,
 )
+from eventlog.log.embedded.generations import files_of, of
 from eventlog.log.embedded.journal.frames import FORMAT_VERSION
 from eventlog.log.embedded.journal.journal import Journal
 from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.fold import begin_store
 from eventlog.log.embedded.segments.segments import Segments
-from eventlog.log.embedded.swap import edition_of, refuse_unfinished, write_file
+from eventlog.log.embedded.unfinished import refuse_unfinished
 from eventlog.log.embedded.watermark import Watermark
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ __all__ = [
 
 FIRST = "0000000001.log"
 _TITLE = "eventlog store"
-_NAMES = frozenset({"format", "format.new", "turn", "lock", "open", "mark", "journal", "lmdb"})
+_NAMES = frozenset({"format", "format.new", "turn", "lock", "open", "mark", "1"})
 
 
 def prepare(path: Path, options: Options, encryption: str = "") -> None:
@@ -82,8 +84,10 @@ def prepare(path: Path, options: Options, encryption: str = "") -> None:
 
 def require_store_files(path: Path) -> None:
     """Raise `DamagedError` if a FIFO, a device or the like lies where a store has its files."""
-    for directory in (path, path / "journal", path / "lmdb"):
-        require_files(directory)
+    require_files(path)
+    for directory in of(path).values():
+        for place in (directory, directory / "journal", directory / "lmdb"):
+            require_files(place)
 
 
 def refuse_inside_store(path: Path) -> None:
@@ -108,17 +112,18 @@ def _make(path: Path, options: Options, encryption: str) -> None:
         if (path / "format").exists():
             return
         _refuse_to_start_over(path, options)
-        for name in ("journal", "lmdb"):
-            (path / name).mkdir(mode=0o700, exist_ok=True)
-        forget_unbegun(path / "lmdb")
-        segments = Segments(path / "lmdb", read_only=False, map_bytes=options.map_bytes)
+        files = path / "1"
+        for place in (files, files / "journal", files / "lmdb"):
+            place.mkdir(mode=0o700, exist_ok=True)
+        forget_unbegun(files / "lmdb")
+        segments = Segments(files / "lmdb", read_only=False, map_bytes=options.map_bytes)
         try:
             page = segments.environment.page_bytes
-            begin = Journal.create(path / "journal", options.io, options.journal_bytes)
+            begin = Journal.create(files / "journal", options.io, options.journal_bytes)
             begin_store(segments, begin)
         finally:
             segments.close()
-        mark = Watermark(path / "mark", read_only=False)
+        mark = Watermark(path / "mark", 1, read_only=False)
         mark.set(begin)
         mark.set_closed(begin)
         mark.close()
@@ -142,15 +147,18 @@ def forget_unbegun(lmdb: Path) -> None:
 
 def write_format(path: Path, page: int, identity: str, encryption: str = "") -> None:
     """Write `format`, which makes a complete directory a store with this identity."""
-    for directory in (path / "lmdb", path / "journal", path):
+    files = files_of(path)
+    for directory in (files / "lmdb", files / "journal", files, path):
         sync_directory(directory)
     text = f"{_TITLE}\nformat {FORMAT_VERSION}\nlmdb {LIB_VERSION}\npage {page}\nid {identity}\n"
-    write_file(path / "format", text + (f"encryption {encryption}\n" if encryption else ""))
+    write_small(path / "format", text + (f"encryption {encryption}\n" if encryption else ""))
 
 
 def _refuse_to_start_over(path: Path, options: Options) -> None:
     """Raise `DamagedError` if `format` was lost: the store must not become an empty one."""
-    journal = path / "journal"
+    journal = path / "1" / "journal"
+    if any(number > 1 for number in of(path)):
+        raise DamagedError(f"{path} has files of a rewriting but no format file")
     names = sorted(entry.name for entry in journal.glob("*.log")) if journal.is_dir() else []
     if names not in ([], [FIRST]) or (names and not _is_fresh(path, options)):
         raise DamagedError(f"{path} has a journal but no format file")
@@ -162,7 +170,7 @@ def _is_fresh(path: Path, options: Options) -> bool:
     A half-made header counts as never written.
     """
     try:
-        return not Journal.has_frames(path / "journal", 1, options.io)
+        return not Journal.has_frames(path / "1" / "journal", 1, options.io)
     except DamagedError:
         return not (path / "mark").exists()
 
@@ -173,8 +181,8 @@ def identity_of(path: Path) -> str:
 
 
 def identity_bytes(path: Path) -> bytes:
-    """Return 16 bytes that name a store and its edition."""
-    return blake2b(f"{identity_of(path)} {edition_of(path)}".encode(), digest_size=16).digest()
+    """Return 16 bytes that name a store and its copies; a rewriting keeps them."""
+    return blake2b(identity_of(path).encode(), digest_size=16).digest()
 
 
 def encryption_of(path: Path) -> str:
@@ -212,4 +220,8 @@ def _check(path: Path) -> None:
 
 def bytes_on_disk(path: Path) -> int:
     """Return the bytes that the files below a directory take, holes not counted."""
-    return sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())
+    total = 0
+    for file in path.rglob("*"):
+        with suppress(FileNotFoundError):  # another process removes files
+            total += file.stat().st_blocks * 512 if file.is_file() else 0
+    return total

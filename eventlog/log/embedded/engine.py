@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -29,24 +29,22 @@ from eventlog.errors import (
     ForkedProcessError,
     ReadOnlyError,
 )
-from eventlog.log.acceptance import LeaseChange
+from eventlog.log.append_checks import LeaseChange
 from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
 from eventlog.log.contract import BodyPlace, Log, Place
+from eventlog.log.embedded.generations import DERIVED
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.registry import REGISTRY
-from eventlog.log.embedded.swap import DERIVED
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from eventlog.log.acceptance import RequestResult
+    from eventlog.log.append_checks import RequestResult
     from eventlog.log.embedded.partition import Partition
 
 __all__ = ["EmbeddedLog", "open_log"]
-
-R = TypeVar("R")
 
 
 class EmbeddedLog(Log):
@@ -58,7 +56,7 @@ class EmbeddedLog(Log):
         except TypeError as error:
             raise CallError(str(error)) from None
         self._pid = os.getpid()
-        self._closed = self._rewriting = False
+        self._closed = False
         self._read_only = chosen.read_only
         self._shared = REGISTRY.join(Path(path).absolute(), chosen)  # the working directory may become another one
         self._partition = self._shared.partition
@@ -68,7 +66,7 @@ class EmbeddedLog(Log):
     def _use(self) -> Partition:
         """Return the partition, if this handle may still be used."""
         if self._closed:
-            raise BusyError("the store is being rewritten") if self._rewriting else ClosedError("the store is closed")
+            raise ClosedError("the store is closed")
         if self._pid != os.getpid():
             raise ForkedProcessError("the log was opened before os.fork(); open it again in this process")
         return self._partition
@@ -97,7 +95,7 @@ class EmbeddedLog(Log):
 
     @property
     def identity(self) -> bytes:
-        """16 bytes that name the store and its edition."""
+        """16 bytes that name the store."""
         return self._use().identity
 
     @property
@@ -180,13 +178,13 @@ class EmbeddedLog(Log):
 
     def places_of(self, digests: Sequence[bytes]) -> tuple[bytes, list[BodyPlace | None]]:
         """Return where the folded ones of some bodies lie; a rewriting moves them."""
-        partition = self._use()
-        return partition.identity, partition.lookup.segments.places_of(digests)
+        segments = self._fresh().lookup.segments
+        return segments.edition, segments.places_of(digests)
 
     def bodies_at(self, edition: bytes, places: Sequence[BodyPlace]) -> list[bytes] | None:
         """Return the packed bytes of bodies at these places; None if they must be looked up."""
-        partition = self._use()
-        return partition.lookup.segments.bodies_at(places) if partition.identity == edition else None
+        segments = self._use().lookup.segments
+        return segments.bodies_at(places) if segments.edition == edition else None
 
     def bodies(self) -> Iterator[bytes]:
         """The hashes of all stored bodies."""
@@ -229,7 +227,9 @@ class EmbeddedLog(Log):
         """Have a child process walk the pages of LMDB, which would take this one with it."""
         from eventlog.log.embedded.salvage.probe import probe
 
-        return probe(self._use().path / "lmdb")
+        partition = self._use()
+        segments = partition.lookup.segments  # held, so that its files stay
+        return probe(partition.path / str(segments.generation.number) / "lmdb")
 
     def check(self) -> list[str]:
         """Read every commit and body; a line for each thing that is wrong."""
@@ -243,29 +243,23 @@ class EmbeddedLog(Log):
     @property
     def derived_directory(self) -> Path | None:
         """Where layers above may keep files that are made from the log; see `contract.Log`."""
-        return self._partition.path / DERIVED
+        return self._fresh().files / DERIVED
 
     @property
     def options(self) -> Options:
         """How it was opened."""
         return self._partition.options
 
-    def exclusively(self, job: Callable[[Path, Options], R]) -> R:
-        """Do something to the directory while no other has it open, not even this handle.
-
-        Callers get `BusyError` meanwhile.
-        `BusyError` if another handle or process has it open.
-        """
-        self._use()
+    @property
+    def partition(self) -> Partition:
+        """The partition, for a rewriting."""
         if self._read_only:
             raise ReadOnlyError("the store was opened for reading only")
         self._may_end()
-        self._closed = self._rewriting = True
-        try:
-            return REGISTRY.exclusively(self._shared, job)
-        finally:
-            self._partition = self._shared.partition
-            self._closed = self._rewriting = False
+        partition = self._fresh()
+        if partition.finished:
+            raise partition.tail.why_closed()
+        return partition
 
     def close(self) -> None:
         """Give the handle back; the last one of a directory commits, folds and closes it.
@@ -273,11 +267,10 @@ class EmbeddedLog(Log):
         Raises why the last fold failed, if it did: all that was committed is in the journal, and is
         folded when the store is opened again.
         """
-        if not self._rewriting:
-            self._may_end()
-            self._closed = True
-            if self._leave.detach() is not None and self._pid == os.getpid():
-                REGISTRY.leave(self._shared)
+        self._may_end()
+        self._closed = True
+        if self._leave.detach() is not None and self._pid == os.getpid():
+            REGISTRY.leave(self._shared)
 
     def _may_end(self) -> None:
         if self._partition.commits_here:

@@ -32,9 +32,11 @@ __all__ = [
     "make_directory",
     "read_small",
     "refuse_network_filesystem",
+    "remove_all",
     "require_files",
     "sync_directory",
     "unreadable",
+    "write_small",
 ]
 
 NETWORK_FILESYSTEMS = frozenset(
@@ -165,6 +167,28 @@ def read_small(path: Path) -> str:
     if len(data) > _SMALL:
         raise DamagedError(f"{path} has more than the {_SMALL} bytes that such a file has at most")
     return data.decode("utf-8", "replace")
+
+
+def write_small(path: Path, text: str) -> None:
+    """Write a small file, whole or not at all, and flush it."""
+    half_made = path.with_name(path.name + ".new")
+    fd = os.open(half_made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        remaining = memoryview(text.encode())
+        while remaining:  # the system may take less than it is given
+            remaining = remaining[os.write(fd, remaining) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    half_made.rename(path)
+    sync_directory(path.parent)
+
+
+def remove_all(path: Path, *, ignore_errors: bool = False) -> None:
+    """Remove a directory and all that is in it."""
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=ignore_errors)
 
 
 def data_end(fd: int) -> int:

@@ -54,7 +54,7 @@ from eventlog.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from eventlog.log.acceptance import LeaseChange
+from eventlog.log.append_checks import LeaseChange
 from eventlog.log.commit import Append
 from eventlog.log.embedded.batch import AnyTicket, Batch
 from eventlog.log.ticket import wake

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from eventlog.log.acceptance import RequestResult
+    from eventlog.log.append_checks import RequestResult
     from eventlog.log.commit import Commit, Head
     from eventlog.log.contract import Place
     from eventlog.log.embedded.memtable import Memtable

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog.errors import DamagedError
-from eventlog.log.acceptance import RequestResult, head_after
+from eventlog.log.append_checks import RequestResult, head_after
 from eventlog.log.commit import Commit, Head
 from eventlog.log.embedded.journal.frames import CommitRecord, Record
 from eventlog.log.embedded.part_lists import PartLists

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from eventlog.errors import BusyError, DamagedError, DataError, EventlogError, PoisonedError, StorageError
-from eventlog.log.embedded import swap
+from eventlog.log.embedded import generations
 from eventlog.log.embedded.derived import DerivedBuffer
 from eventlog.log.embedded.directory import identity_bytes
 from eventlog.log.embedded.group_commit import GroupCommit
@@ -25,7 +25,7 @@ from eventlog.log.embedded.segments.environment import is_archived, is_whole
 from eventlog.log.embedded.segments.fold import fold, make_index, write_address, write_derived
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.embedded.tail import Tail
-from eventlog.log.embedded.watermark import Watermark, is_marked
+from eventlog.log.embedded.watermark import Watermark, marked_generation
 from eventlog.log.lists import newest_of, require_lists
 from eventlog.log.worker import Worker
 from eventlog.logger import logger
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Partition"]
 
+LOOK_AFTER = 2.0
+"""Seconds after which the fold thread looks whether the store was rewritten."""
 RETRY_AFTER = 1.0
 """Seconds until a failed fold is tried again, if the worker is not called before."""
 _ROOM_POLL = 5e-3
@@ -66,51 +68,98 @@ class Partition:
         """Why the last fold failed."""
         self._worker = Worker("eventlog-fold", self._fold_in_background)
         self._forks_inside = self._guard_held = False
+        self._sweeping = True
+        """Whether there may be earlier generations."""
         self._lock: WriterLock | None = None
         self._still: int | None = None
         """Keeps writers out where this process reads without a lock that they would see."""
         mark: Watermark | None = None
         read_only = options.read_only
-        self.journal = Journal(path / "journal", options.io, writable=not read_only, file_bytes=options.journal_bytes)
         self._presence = Presence(path, read_only=read_only)
+        alone = self._presence.alone
+        hold = None
         try:
-            alone = self._presence.alone
-            if alone:
-                swap.finish(path, options.io, read_only=read_only)
-            if read_only or is_marked(path):
-                mark = Watermark(path / "mark", read_only=read_only)
-            if not is_whole(path / "lmdb") or (alone and not self._closed_in_order(mark)):
+            self.require_generation(1)
+            if alone and not read_only:
+                generations.discard(path)
+                generations.sweep(path, options.io)
+            hold = generations.hold(path)
+            generation = hold.generation.number
+            files = path / str(generation)
+            if read_only or marked_generation(path) == generation:
+                mark = Watermark(path / "mark", generation, read_only=read_only)
+            journal = self._journal_in(files)
+            if not is_whole(files / "lmdb") or (alone and not self._closed_in_order(journal, mark)):
                 from eventlog.log.embedded.salvage.probe import require_structure
 
-                require_structure(path / "lmdb", writing=alone and not read_only)
-            if read_only and is_archived(path / "lmdb"):
+                require_structure(files / "lmdb", writing=alone and not read_only)
+            if read_only and is_archived(files / "lmdb"):
                 self._keep_writers_out()
-            self._segments = Segments(
-                path / "lmdb", read_only=read_only, map_bytes=options.map_bytes, lists_of=options.lists_of
-            )
+            segments = self._segments_in(hold)
         except BaseException:
             if mark is not None:
                 mark.close()
-            self._release_files()
+            if hold is not None:
+                hold.close()
+            self._release_locks()
             raise
-        self.derived = DerivedBuffer(self._segments)
-        self.tail = Tail(self.journal, self._segments, mark, options, self._worker.call)
+        self.tail = Tail(journal, segments, mark, options, self._worker.call)
+        self.tail.open_next = self._move
+        self.derived = DerivedBuffer(self.tail)
         self.lookup = self.tail.lookup
         try:
             self._presence.share()
             if read_only:
-                self.tail.recover_to_read(path)
+                self.tail.recover_to_read(path, generation)
             else:
                 self._lock = WriterLock(path, options.busy_timeout)
                 self.tail.recover_to_write(self._lock, path / "mark")
                 self.commits = GroupCommit(
                     self.tail, self._lock, self.wait_for_room, options.queue_bytes, options.busy_timeout
                 )
+            self._worker.call()
         except BaseException:
             self._release()
             raise
 
     # --- opening and closing
+
+    @property
+    def files(self) -> Path:
+        """The directory of journal and segments."""
+        return self.path / str(self.tail.segments.generation.number)
+
+    def require_generation(self, known: int) -> None:
+        """Raise `DamagedError` if the file names an earlier generation than was in force."""
+        number, marked = generations.in_force(self.path).number, marked_generation(self.path)
+        if number < max(marked, known) and number == generations.in_force(self.path).number:
+            raise DamagedError(
+                f"{self.path} is of generation {max(marked, known)}; the file that says so is missing or older"
+            )
+
+    def _journal_in(self, files: Path) -> Journal:
+        options = self.options
+        return Journal(files / "journal", options.io, writable=not options.read_only, file_bytes=options.journal_bytes)
+
+    def _segments_in(self, hold: generations.Hold) -> Segments:
+        options, lmdb = self.options, self.path / str(hold.generation.number) / "lmdb"
+        return Segments(
+            lmdb, read_only=options.read_only, map_bytes=options.map_bytes, lists_of=options.lists_of, hold=hold
+        )
+
+    def _move(self) -> tuple[Journal, Segments] | None:
+        """Open the generation in force; None if it is the one that is open."""
+        if generations.in_force(self.path) == self.tail.segments.generation:
+            return None
+        hold = generations.hold(self.path)
+        try:
+            self.require_generation(self.tail.segments.generation.number)
+            return self._journal_in(self.path / str(hold.generation.number)), self._segments_in(hold)
+        except BaseException:
+            hold.close()
+            raise
+        finally:
+            self._sweeping = True
 
     def _keep_writers_out(self) -> None:
         with suppress(FileNotFoundError):  # a copy without it
@@ -118,21 +167,22 @@ class Partition:
             if self._still is None:
                 raise BusyError(f"{self.path} may not be written, and is being written all the same")
 
-    def _closed_in_order(self, mark: Watermark | None) -> bool:
+    @staticmethod
+    def _closed_in_order(journal: Journal, mark: Watermark | None) -> bool:
         """Return whether all was folded at the last closing, and nothing was done since."""
         if mark is None or not (address := mark.get()) or address != mark.closed_at():
             return False
-        self.journal.seek(address, -1)
+        journal.seek(address, -1)
         try:
-            return not self.journal.continues()
+            return not journal.continues()
         except DamagedError:
             return False
         finally:
-            self.journal.close()
+            journal.close()
 
     @cached_property
     def identity(self) -> bytes:
-        """16 bytes that name the store and its edition."""
+        """16 bytes that name the store."""
         return identity_bytes(self.path)
 
     @property
@@ -174,8 +224,8 @@ class Partition:
                 if tail.mark is not None and not tail.memtable.size:
                     if renewed:
                         with suppress(OSError):  # a file that stays does no harm, and is removed later
-                            self.journal.remove_before(self.journal.address)
-                    tail.mark.set_closed(self.journal.address)
+                            tail.journal.remove_before(tail.journal.address)
+                    tail.mark.set_closed(tail.journal.address)
         except EventlogError as error:  # the journal has it all; it is folded when the store is opened again
             self.failure = error
         except Exception as error:  # noqa: BLE001 - the handle's `close` tells it, and no other closer
@@ -188,22 +238,25 @@ class Partition:
                 self._release()
                 raise
             tail.wake_watchers()
+            if self._sweeping and not self.options.read_only:
+                with suppress(OSError, EventlogError):
+                    generations.sweep(self.path, self.options.io)
 
     def _renew_journal(self) -> bool:
         """Let the journal end in a file of no size, so that the others can go when all is folded.
 
         False if it has to stay as it is.
         """
-        if not self.journal.takes_room():
+        if not self.tail.journal.takes_room():
             return False
         try:
             self.lock.acquire()
             if not self._presence.alone_again():
                 return False
             self.tail.catch_up_to_write()
-            address = self.journal.renew()
+            address = self.tail.journal.renew()
             if not self.tail.end_at(address):
-                write_address(self._segments, address)
+                write_address(self.tail.segments, address)
         except (BusyError, OSError):  # another is at work, so this is not the last; or no room, not even for that
             return False
         finally:
@@ -212,10 +265,10 @@ class Partition:
 
     def _release(self) -> None:
         self.tail.close()
-        self._release_files()
+        self.tail.journal.close()
+        self._release_locks()
 
-    def _release_files(self) -> None:
-        self.journal.close()
+    def _release_locks(self) -> None:
         if self._lock is not None:
             self._lock.close()
         still, self._still = self._still, None
@@ -241,12 +294,12 @@ class Partition:
             self._guard_held = self.tail.guard.acquire(timeout=1.0)
         else:
             self._guard_held = self.tail.guard.acquire()
-            self._segments.environment.hold_still()
+            self.tail.segments.environment.hold_still()
 
     def move_on(self) -> None:
         """Go on after a fork, in the parent."""
         if not self._forks_inside:
-            self._segments.environment.move_on()
+            self.tail.segments.environment.move_on()
         if self._guard_held:
             self.tail.guard.release()
         if self.commits is not None:
@@ -262,10 +315,12 @@ class Partition:
         if self.commits is not None:
             self.commits.disown()
         if not self._forks_inside:
-            self._segments.environment.disown()
+            self.tail.segments.environment.disown()
+        self.tail.segments.release()
         if self.tail.mark is not None:
             self.tail.mark.close()
-        self._release_files()
+        self.tail.journal.close()
+        self._release_locks()
 
     # --- folding
 
@@ -273,14 +328,15 @@ class Partition:
         """Move everything committed so far into LMDB, and free journal files for reuse."""
         with self._folding:
             with self.tail.guard:
-                generations = list(self.tail.memtable.freeze())
+                segments, journal = self.tail.segments, self.tail.journal
+                frozen = list(self.tail.memtable.freeze())
             derived = self.derived.drain()
             folded = None
             try:
-                if generations:
-                    folded = fold(self._segments, generations, derived, self.options.io)
+                if frozen:
+                    folded = fold(segments, frozen, derived, self.options.io)
                 elif derived:
-                    write_derived(self._segments, derived)
+                    write_derived(segments, derived)
             except BaseException:
                 self.derived.put_back()
                 raise
@@ -289,7 +345,7 @@ class Partition:
                 with self.tail.guard:
                     self.tail.memtable.drop(folded.address)
                 if recycle:
-                    self.journal.recycle(folded.address)
+                    journal.recycle(folded.address)
 
     def newest(self, lists: Sequence[bytes], before: Place | None, limit: int) -> list[Head]:
         """Return `Log.newest` by the index, made if it is not there; else by all heads."""
@@ -306,7 +362,7 @@ class Partition:
         if self.commits is None or self.finished or not self._folding.acquire(timeout=_PATIENCE):
             return False
         try:
-            make_index(self._segments, lists_of, self.options.io)
+            make_index(self.tail.segments, lists_of, self.options.io)
         except BusyError:
             return False
         finally:
@@ -334,6 +390,8 @@ class Partition:
     def _fold_in_background(self) -> float | None:
         """Fold what is due, and fill a journal file ahead, so that the leader does not have to.
 
+        Go over to a new generation, and remove earlier ones that no process reads.
+
         Nothing that fails ends the worker: the journal has everything until it is folded, so a
         failure is logged, remembered, and tried again after a while.
         """
@@ -348,22 +406,29 @@ class Partition:
             self._fold_error = error
         with suppress(Exception):  # no room: a small file is made in its place when it is needed
             self.make_spare_if_due()
-        return None if self._fold_error is None else RETRY_AFTER
+        with suppress(Exception):  # damage is what the next call reports
+            if self.tail.mark is not None and self.tail.mark.elsewhere:
+                self.tail.refresh()
+            if self._sweeping and not self.options.read_only:
+                self._sweeping = bool(generations.sweep(self.path, self.options.io))
+        return LOOK_AFTER if self._fold_error is None else RETRY_AFTER
 
     def make_spare_if_due(self) -> None:
         """Fill the next journal file ahead once the second half of this one is being written."""
-        if self.journal.address > self.journal.middle:
-            self.journal.make_spare()
+        journal = self.tail.journal
+        if journal.address > journal.middle:
+            journal.make_spare()
 
     def check(self) -> list[str]:
         """Read everything, folded or not; a line for each thing that is wrong."""
         from eventlog.log.embedded.check import check_journal, check_segments, check_trees
 
         tail = self.tail
-        wrong = check_segments(self._segments)
-        cursor = Journal(self.path / "journal", self.options.io, writable=False, file_bytes=0)
-        until = (0 if tail.mark is None else tail.mark.get()) or self.journal.address
-        wrong += check_journal(cursor, self._segments, until)
+        with tail.guard:
+            segments, files, until = tail.segments, self.files, tail.journal.address
+        wrong = check_segments(segments)
+        cursor = Journal(files / "journal", self.options.io, writable=False, file_bytes=0)
+        wrong += check_journal(cursor, segments, until)
         with tail.guard:
             heads = list(tail.memtable.heads().values())
         return wrong + check_trees(self.lookup, heads)

@@ -6,25 +6,22 @@ import atexit
 import os
 from contextlib import suppress
 from threading import RLock, Thread
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from eventlog.errors import BusyError, CallError, EventlogError, StorageError
+from eventlog.errors import CallError, EventlogError, StorageError
 from eventlog.log.embedded.directory import prepare
-from eventlog.log.embedded.locks import Presence
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.partition import Partition
 from eventlog.logger import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["REGISTRY", "Shared"]
 
 _Key = tuple[int, int]
-R = TypeVar("R")
 
 
 class Shared:
@@ -97,33 +94,6 @@ class Registry:
         finally:
             if shared.partition.closed and self.open.get(shared.key) is shared:
                 del self.open[shared.key]
-
-    def exclusively(self, shared: Shared, job: Callable[[Path, Options], R]) -> R:
-        """Close a partition, do something to its directory unseen, and open it again.
-
-        `BusyError` if another handle or another process has it open.
-        """
-        with self.lock:
-            partition = shared.partition
-            if partition.finished:
-                raise partition.tail.why_closed()
-            if shared.handles > 1:
-                raise BusyError(f"{partition.path} is open more than once in this process")
-            path, options = partition.path, partition.options
-            partition.close()
-            try:
-                if partition.failure is not None:
-                    raise partition.failure
-                presence = Presence(path, read_only=False)
-                try:
-                    if not presence.alone:
-                        raise BusyError(f"another process has {path} open")
-                    result = job(path, options)
-                finally:
-                    presence.close()
-            finally:  # should it not open again, it stays closed
-                shared.partition = Partition(path, options)
-            return result
 
     def leave_later(self, shared: Shared, pid: int) -> None:
         """Do `leave` for a handle that was collected, in a thread of its own."""

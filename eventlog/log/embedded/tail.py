@@ -23,7 +23,7 @@ from eventlog.log.embedded.locks import WriterLock, try_shared
 from eventlog.log.embedded.lookup import Lookup
 from eventlog.log.embedded.mark_watch import MarkWatch
 from eventlog.log.embedded.memtable import Memtable, MemtablePart
-from eventlog.log.embedded.watermark import Watermark, is_marked
+from eventlog.log.embedded.watermark import Watermark, marked_generation
 from eventlog.log.merkle import SALT_BYTES
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ __all__ = ["Tail"]
 
 _LIMIT = 16
 """Times `fold_bytes`."""
-_GENERATIONS = 4
+_PARTS = 4
 _LONGEST_WAIT = 1.0
 """Seconds after which a thread looks at the mark, although nothing said that it moved."""
 _SHORTEST_POLL = 1e-3
@@ -66,7 +66,7 @@ class Tail:
         self.segments = segments
         self.mark = mark
         """None until a writer has recovered."""
-        self.memtable = Memtable(max(options.fold_bytes // _GENERATIONS, 1))
+        self.memtable = Memtable(max(options.fold_bytes // _PARTS, 1))
         self.limit = options.fold_bytes * _LIMIT
         """Bytes that writers wait for a fold at."""
         self.position = 0
@@ -80,6 +80,8 @@ class Tail:
         self.lookup = Lookup(self.guard, self.memtable, segments, self.require_open)
         self._options = options
         self._grown = grown
+        self.open_next: Callable[[], tuple[Journal, Segments] | None] = lambda: None
+        """Opens the files of the generation in force, if it is another one."""
         self._spare_at = 0
         self._txnid = -1
         self._unfinished = False
@@ -97,25 +99,26 @@ class Tail:
         """Replay the journal to its very end, and publish how far it goes."""
         try:
             lock.acquire()
+            self._move()
             self.journal.remove_half_made()
             self._replay(to_the_end=True)
             if self.mark is None:
-                self.mark = Watermark(mark, read_only=False)
+                self.mark = Watermark(mark, self.segments.generation.number, read_only=False)
             self.mark.set(self.journal.address)
         finally:
             lock.release()
 
-    def recover_to_read(self, directory: Path) -> None:
+    def recover_to_read(self, directory: Path, generation: int) -> None:
         """Replay the journal; beyond the mark only while no writer is at work there."""
         held = None
         for _ in range(100):
             with suppress(FileNotFoundError):
                 held = try_shared(directory)
-            if held is not None or is_marked(directory):
+            if held is not None or marked_generation(directory) == generation:
                 break
             time.sleep(0.01)
         try:
-            self._replay(to_the_end=held is not None or not is_marked(directory))
+            self._replay(to_the_end=held is not None or marked_generation(directory) != generation)
         finally:
             if held is not None:
                 os.close(held)
@@ -126,7 +129,7 @@ class Tail:
             self._restart(self.segments.folded())
             self._txnid = self.segments.environment.last_txnid()
             self._read_until(until)
-            if to_the_end:
+            if to_the_end or (self.mark is not None and self.mark.elsewhere):  # no writer appends meanwhile
                 for frame in self.journal.adopt():
                     self._apply(frame)
                 self.journal.verify_end()
@@ -241,18 +244,37 @@ class Tail:
             if again:
                 self._txnid = self.segments.environment.last_txnid()
                 self._restart(self.segments.folded())
+            while mark.elsewhere and self._move():
+                pass
             address = mark.get()
+            switching = not address and mark.elsewhere  # no writer appends, or not here any more
             self._catch_up(address)
             before = self.journal.address
-            for frame in self.journal.adopt() if to_the_end else ():
+            for frame in self.journal.adopt() if to_the_end or switching else ():
                 self._apply(frame)
-            if self.journal.address != before:
+            if to_the_end and (switching or self.journal.address != before):
                 mark.set(self.journal.address)
             else:
                 mark.acknowledge(address)
             self._unfinished = False
         finally:
             self._changing = False
+
+    def _move(self) -> bool:
+        """Open the generation in force in place of an earlier one; return whether it is another.
+
+        A thread that still reads the earlier one has it: the last reference closes its files.
+        """
+        opened = self.open_next()
+        if opened is not None:
+            self.journal.close()
+            self.journal, self.segments = opened
+            self.lookup.segments = self.segments
+            self._restart(self.segments.folded())
+            self._txnid = self.segments.environment.last_txnid()
+        if self.mark is not None:
+            self.mark.follow(self.segments.generation.number)
+        return opened is not None
 
     def _catch_up(self, until: int) -> None:
         txnid = self.segments.environment.last_txnid()

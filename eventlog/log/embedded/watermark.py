@@ -1,4 +1,4 @@
-"""The watermark: how far the journal is durable, in 32 bytes mapped by all processes.
+"""The watermark: how far the journal is durable, in 48 bytes mapped by all processes.
 
 A frame that is written and not flushed must not be visible, and a reader takes no lock. So after
 each flush the writer stores here the address up to which every frame is on disk; readers compare it
@@ -8,7 +8,9 @@ written to the file once more, as that wakes the processes that wait for it (`ma
 The file itself is never flushed: after a power failure it may be older than the journal (then the
 journal is read to its end, as without a watermark), but never newer. A journal that ends before the
 watermark has lost something. The first opening for writing makes the file once it has read the
-journal; a reader does without until then.
+journal; a reader does without until then. A mark names the generation of its journal
+(`generations.py`): the mark of another one says nothing, nor does the address `_SWITCHING`, while a
+rewriting makes the next one the store; a process that reads that looks into the file `generation`.
 """
 
 from __future__ import annotations
@@ -25,19 +27,21 @@ from eventlog.log.embedded.filesystem import allocate
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Watermark", "is_marked"]
+__all__ = ["Watermark", "marked_generation"]
 
 _WORDS = struct.Struct("<QQ")
-MARK_BYTES = 2 * _WORDS.size
+MARK_BYTES = 3 * _WORDS.size
 _ONES = (1 << 64) - 1
 _TRIES = 100
+_SWITCHING = _WORDS.pack(1, 1)
 
 
 class Watermark:
     """The mapped watermark.  `last` is the raw value that this process has acted upon."""
 
-    def __init__(self, path: Path, *, read_only: bool) -> None:
+    def __init__(self, path: Path, generation: int, *, read_only: bool) -> None:
         self.path = str(path)
+        self._generation = _pair(generation)
         self._file = -1
         """The file of a mark that is moved here."""
         self.words: mmap.mmap | bytes = self._mapped(read_only=read_only)
@@ -46,9 +50,9 @@ class Watermark:
         self._unknown = b""
 
     def _mapped(self, *, read_only: bool) -> mmap.mmap | bytes:
-        """Map the file; zeros while a read-only opening finds it missing or too short.
+        """Map the file; zeros while a read-only opening finds no mark.
 
-        A power failure can leave it too short to be mapped.
+        A power failure can leave the file too short to be mapped.
         """
         flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
         try:
@@ -71,6 +75,21 @@ class Watermark:
             if fd >= 0:
                 os.close(fd)
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the store may be of another generation than the mark was opened for."""
+        words = self.words
+        return isinstance(words, mmap.mmap) and (words[32:] != self._generation or words[:16] == _SWITCHING)
+
+    def switch(self) -> None:
+        """Say that the next generation becomes the store; only under the writers' lock."""
+        assert isinstance(self.words, mmap.mmap)
+        self.words[:16] = _SWITCHING
+
+    def follow(self, generation: int) -> None:
+        """Be the mark of a generation, which the process reads from now on."""
+        self._generation = _pair(generation)
+
     def changed(self) -> bool:
         """Return whether another process has moved the watermark since `acknowledge`."""
         if self.short and os.access(self.path, os.R_OK):  # a writer may have made it since
@@ -84,6 +103,9 @@ class Watermark:
         raw = b""
         for _ in range(_TRIES):
             raw = self.words[:16]
+            if self.elsewhere:  # after the address: the generation is written before it
+                self._unknown = b""
+                return 0
             words: tuple[int, int] = _WORDS.unpack(raw)
             address, complement = words
             if address ^ complement == _ONES:
@@ -97,7 +119,7 @@ class Watermark:
 
         Earlier, another thread would read without them.
         """
-        self.last = _WORDS.pack(address, address ^ _ONES) if address else self._unknown
+        self.last = _pair(address) if address else self._unknown
 
     def forget(self) -> None:
         """Count the watermark as changed: its last value could not be acted upon."""
@@ -105,8 +127,11 @@ class Watermark:
 
     def set(self, address: int) -> None:
         """Move the watermark; only for the holder of the writers' lock, after a flush."""
-        self.last = raw = _WORDS.pack(address, address ^ _ONES)
+        self.last = raw = _pair(address)
         assert isinstance(self.words, mmap.mmap)
+        if self.words[32:] != self._generation:
+            self.words[16:32] = bytes(16)
+            self.words[32:] = self._generation
         self.words[:16] = raw
         with suppress(OSError):  # the mark is moved; those who wait for it look again before long
             os.pwrite(self._file, raw, 0)
@@ -119,7 +144,7 @@ class Watermark:
     def set_closed(self, address: int) -> None:
         """Store that everything up to an address is folded and the store is being closed."""
         assert isinstance(self.words, mmap.mmap)
-        self.words[16:32] = _WORDS.pack(address, address ^ _ONES)
+        self.words[16:32] = _pair(address)
 
     def close(self) -> None:
         """Unmap the file; from then on nothing changes."""
@@ -132,11 +157,18 @@ class Watermark:
             os.close(file)
 
 
-def is_marked(directory: Path) -> bool:
-    """Return whether a store has a mark of full length.
+def _pair(word: int) -> bytes:
+    """Return a word and its complement, which a half-written pair does not match."""
+    return _WORDS.pack(word, word ^ _ONES)
 
-    A power failure can leave a mark too short to be mapped; a short mark counts as none.
+
+def marked_generation(directory: Path) -> int:
+    """Return the generation that a store's mark is of; 0 without a mark of full length.
+
+    A power failure can leave a mark too short to be mapped.
     """
-    with suppress(FileNotFoundError):
-        return (directory / "mark").stat().st_size >= MARK_BYTES
-    return False
+    with suppress(FileNotFoundError), (directory / "mark").open("rb") as file:
+        raw = file.read(MARK_BYTES)[32:]
+        generation: int = _WORDS.unpack(raw)[0] if len(raw) == _WORDS.size else 0
+        return generation if raw == _pair(generation) else 0
+    return 0

@@ -22,14 +22,14 @@ from psycopg import Error, RawCursor
 from psycopg.errors import UniqueViolation
 
 from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
-from eventlog.log.acceptance import RequestResult
+from eventlog.log.append_checks import RequestResult
 from eventlog.log.commit import Append, Committed
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.postgres.batch import AnyTicket, Batch
 from eventlog.log.postgres.clock import ServerClock
 from eventlog.log.postgres.faults import is_passing, may_have_committed, typed
 from eventlog.log.postgres.rows import Known
-from eventlog.log.postgres.seen import RESTORED
+from eventlog.log.postgres.seen_commits import RESTORED
 from eventlog.log.postgres.statements import APPEND, APPEND_WITH_BODIES, BARRIER, FIND
 from eventlog.log.ticket import wake
 

@@ -13,7 +13,7 @@ import msgspec
 
 from eventlog.compression import compressed_body
 from eventlog.errors import EventlogError
-from eventlog.log.acceptance import LeaseChange, RequestResult, accept, commit_of, may_replace_lease, was_committed
+from eventlog.log.append_checks import LeaseChange, RequestResult, accept, commit_of, may_replace_lease, was_committed
 from eventlog.log.commit import Append, Commit, Committed, Head, Ticket
 from eventlog.log.postgres.rows import Known, new_revision, packed
 from eventlog.log.ticket import QueuedTicket

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from psycopg import Connection, Error, OperationalError
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import Diagnostic
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from eventlog.errors import BusyError, CallError, ClosedError
+from eventlog.errors import BusyError, ClosedError
+from eventlog.log.postgres.address import conninfo
 from eventlog.log.postgres.faults import is_lost, is_passing, typed
 
 if TYPE_CHECKING:
@@ -32,22 +32,16 @@ if TYPE_CHECKING:
 __all__ = ["Connections", "LogConnection", "connect", "unhurried"]
 
 R = TypeVar("R")
-_DEFAULTS = {
-    "application_name": "everdelta",
-    "connect_timeout": "5",
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "20000",
+_SETTINGS = {
+    "idle_in_transaction_session_timeout": "60000",
+    "default_transaction_isolation": "read committed",
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_seqscan": "off",
 }
-"""Defaults of the address: a host that is gone is noticed in seconds."""
-_SETTINGS = (
-    "SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds};"
-    " SET idle_in_transaction_session_timeout = 60000; SET default_transaction_isolation = 'read committed';"
-    " SET default_transaction_read_only = {read_only}; SET plan_cache_mode = force_generic_plan; SET jit = off;"
-    " SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off"
-)
-"""Settings that the statements of this package rely on."""
+"""Settings that the statements of this package are planned with."""
 _UNHURRIED = {
     "statement_timeout": 0,
     "idle_in_transaction_session_timeout": 0,
@@ -77,7 +71,7 @@ class LogConnection(Connection[tuple[Any, ...]]):
 def connect(address: str, *, busy_timeout: float, read_only: bool) -> LogConnection:
     """Open one connection as the pool's are; raise the error of this package."""
     try:
-        made = LogConnection.connect(_conninfo(address, read_only=read_only), autocommit=True)
+        made = LogConnection.connect(conninfo(address, read_only=read_only), autocommit=True)
         _configure(made, busy_timeout, read_only=read_only)
     except Error as error:
         raise typed(error) from error
@@ -98,7 +92,7 @@ class Connections:
 
     def __init__(self, address: str, options: Options) -> None:
         self._timeout = options.busy_timeout
-        self._address = _conninfo(address, read_only=options.read_only)
+        self._address = conninfo(address, read_only=options.read_only)
         self._options = options
         self._renewing = Lock()
         self._lent: WeakSet[LogConnection] = WeakSet()
@@ -199,26 +193,26 @@ class Connections:
             self._pool.close()
 
 
-def _conninfo(address: str, *, read_only: bool) -> str:
-    try:
-        said = conninfo_to_dict(address)
-    except Error as error:
-        raise CallError(f"this is not the address of a server: {str(error).strip()}") from None
-    defaults = dict(_DEFAULTS)
-    if not read_only and "," in str(said.get("host", "") or said.get("hostaddr", "")):
-        defaults["target_session_attrs"] = "read-write"
-    return make_conninfo(address, **{name: value for name, value in defaults.items() if name not in said})
-
-
 def _configure(made: LogConnection, busy_timeout: float, *, read_only: bool) -> None:
-    """Make a connection ready in one round trip; close it if that fails."""
+    """Make a connection ready in one round trip; close it if that fails.
+
+    Behind a pooler, which the server's process number tells, the connection of the next statement
+    may be another one: nothing is set or prepared there, and the role has the settings.
+    """
     made.add_notice_handler(made.note)
     made.adapters.register_dumper(int, Int8BinaryDumper)  # one type for numbers of all sizes: one plan
     made.adapters.register_dumper(list, ListBinaryDumper)  # as bytes, which need no escapes
-    milliseconds = max(int(busy_timeout * 1000), 1)
-    statement = _SETTINGS.format(milliseconds=milliseconds, read_only="on" if read_only else "off")
+    milliseconds = f"{max(int(busy_timeout * 1000), 1)}"
+    timeouts = {"statement_timeout": milliseconds, "lock_timeout": milliseconds}
+    settings = {**_SETTINGS, **timeouts, "default_transaction_read_only": "on" if read_only else "off"}
+    rows = ", ".join(f"('{name}', '{value}')" for name, value in settings.items())
+    statement = (
+        f"SELECT set_config(name, value, false) FROM (VALUES {rows}) AS settings(name, value)"
+        f" WHERE pg_backend_pid() = {made.info.backend_pid}"
+    )
     try:
-        made.execute(statement.encode())
+        if not made.execute(statement.encode()).fetchall():
+            made.prepare_threshold = None
     except BaseException:
         made.close()
         raise

@@ -24,7 +24,7 @@ from eventlog.errors import (
     ForkedProcessError,
     ReadOnlyError,
 )
-from eventlog.log.acceptance import LeaseChange
+from eventlog.log.append_checks import LeaseChange
 from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
 from eventlog.log.contract import HeadReader, Log, Place
 from eventlog.log.postgres import schema
@@ -41,7 +41,7 @@ from eventlog.log.postgres.group_commit import GroupCommit
 from eventlog.log.postgres.once_read import OnceRead, RecalledHeads
 from eventlog.log.postgres.options import Options
 from eventlog.log.postgres.reader import Reader
-from eventlog.log.postgres.seen import Seen
+from eventlog.log.postgres.seen_commits import Seen
 from eventlog.log.postgres.session_lists import SessionLists
 from eventlog.log.postgres.tables import SIZE, Tables
 from eventlog.log.ticket import QueuedTicket
@@ -50,7 +50,7 @@ from eventlog.log.validation import size_of, size_of_lease, validate_derived_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from eventlog.log.acceptance import RequestResult
+    from eventlog.log.append_checks import RequestResult
 
 __all__ = ["PostgresLog"]
 

@@ -5,6 +5,7 @@ Only the first line of the server's message is passed on: its details may have a
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from eventlog.errors import BusyError, DamagedError, EventlogError, StorageError
@@ -29,6 +30,19 @@ _INTERNAL = "XX000"
 """An internal error, which says nothing of what was written before it."""
 _DAMAGED = frozenset({"XX001", "XX002"})
 _NO_CONNECTION = "08"
+_NO_RIGHT = "42501"
+_REFUSALS = (
+    (r'database ".*" does not exist', "make it (`createdb`), or name another database"),
+    (r'role ".*" (does not exist|is not permitted)', "make it (`CREATE ROLE … LOGIN`), or name another user"),
+    (
+        r"password|authentication|pg_hba\.conf",
+        "give the password by PGPASSFILE or a service, and see the server's pg_hba.conf",
+    ),
+    (r"permission denied", "have its owner grant what the role needs (eventlog/log/postgres/README.md, Roles)"),
+    (r"(?i)ssl|certificate|tls", "see sslmode and sslrootcert of the address"),
+    (r"service", "see the name in the address, PGSERVICEFILE and ~/.pg_service.conf"),
+)
+"""Words that refuse a connection for good, which have no state, and the remedy."""
 
 
 def is_lost(error: Error) -> bool:
@@ -51,8 +65,11 @@ def typed(error: Error) -> EventlogError:
     """Return the error that a caller gets."""
     said = error.diag.message_primary or str(error).partition("\n")[0] or type(error).__name__
     state = error.sqlstate
-    if state is None or is_lost(error) or is_passing(error):
-        made: EventlogError = BusyError(f"the server cannot be reached now: {said}")
+    remedy = next((do for words, do in _REFUSALS if state in (None, _NO_RIGHT) and re.search(words, str(error))), None)
+    if remedy is not None:
+        made: EventlogError = StorageError(f"the server refuses this: {said}; {remedy}")
+    elif state is None or is_lost(error) or is_passing(error):
+        made = BusyError(f"the server cannot be reached now: {said}")
     elif state in _BUSY:
         made = BusyError(f"the server took too long: {said}")
     elif state.startswith(_NO_ROOM):

@@ -17,6 +17,7 @@ from eventlog.errors import (
 from eventlog.log.contract import partition_of
 from eventlog.log.postgres import schema
 from eventlog.log.postgres.acknowledged import Acknowledged, acknowledged
+from eventlog.log.postgres.address import shown
 from eventlog.log.postgres.clock import ServerClock
 from eventlog.log.postgres.connections import connect
 from eventlog.log.postgres.engine import PostgresLog
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from eventlog.log.postgres.connections import LogConnection
 
 
-__all__ = ["create", "exists", "filling", "open_log"]
+__all__ = ["create", "filling", "open_log", "settings_of"]
 
 
 def open_log(address: str, *, partitions: int = schema.PARTITIONS, encryption: str = "", **options: Any) -> PostgresLog:
@@ -49,7 +50,7 @@ def open_log(address: str, *, partitions: int = schema.PARTITIONS, encryption: s
         try:
             settings = schema.read_settings(connection)
             if settings is None and chosen.read_only:
-                raise NotFoundError("store", "in the schema of this address")
+                raise NotFoundError("store", shown(address))
             if settings is None:
                 settings = _made(connection, partitions, encryption)
             survives = _asked(connection, clock)
@@ -64,6 +65,10 @@ def _asked(connection: LogConnection, clock: ServerClock) -> Acknowledged:
     The clock learns the time of the server.
     """
     survives = acknowledged(connection)
+    if connection.prepare_threshold is None and connection.execute("SHOW lock_timeout").fetchone() == ("0",):
+        logger().warning(
+            "postgresql: a pooler stands before the server, and the role has no lock_timeout: a wait for a lock has no end"
+        )
     sent = clock.local()
     for (now,) in connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8"):
         clock.learn(now, sent)
@@ -107,11 +112,11 @@ def filling(address: str, encryption: str) -> Generator[Tables]:
             raise typed(error) from error
 
 
-def exists(address: str) -> bool:
-    """Return whether there is a log at an address."""
+def settings_of(address: str) -> schema.Settings | None:
+    """Return the settings of the log at an address, None if there is none."""
     with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=True) as connection:
         try:
-            return schema.read_settings(connection) is not None
+            return schema.read_settings(connection)
         except Error as error:
             raise typed(error) from error
 

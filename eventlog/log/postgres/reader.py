@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import DamagedError
-from eventlog.log.acceptance import RequestResult
+from eventlog.log.append_checks import RequestResult
 from eventlog.log.merkle import TAG_BYTES
 from eventlog.log.postgres.rows import COMMIT, HEAD, Known, commit_from, head_from, text_from
-from eventlog.log.postgres.seen import LOST, RESTORED
+from eventlog.log.postgres.seen_commits import LOST, RESTORED
 
 if TYPE_CHECKING:
     from eventlog.errors import EventlogError
     from eventlog.log.commit import Commit, Head
     from eventlog.log.postgres.connections import Connections
     from eventlog.log.postgres.schema import Settings
-    from eventlog.log.postgres.seen import Seen
+    from eventlog.log.postgres.seen_commits import Seen
 
 __all__ = ["Reader"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from eventlog.compression import compressed_body
-from eventlog.log.acceptance import RequestResult
+from eventlog.log.append_checks import RequestResult
 from eventlog.log.commit import Commit, Head
 from eventlog.log.postgres.batch import CHUNK, body_partition
 from eventlog.log.postgres.rows import new_revision, packed

@@ -26,7 +26,9 @@ def run(context: Context, session: str, *, step: int | None, json: bool) -> Exit
     """Rebuild the request of each model step and check its digest.
 
     A step without a recorded digest is unknown, and one whose view had a part that was redacted
-    since is redacted; neither is a fault. Exit code 1 if any step does not match.
+    since is redacted; neither is a fault. The body of a step that recorded a provider's form is
+    checked, too, if this program has that version of the form. Exit code 1 if any step does not
+    match.
     """
     from projections.reports.audit import audit, audited_step
 
@@ -69,6 +71,7 @@ def _request(request: StepRequest | None) -> dict[str, Any] | None:
         "tools": request.tools,
         "format": request.format,
         "options": msgspec.to_builtins(request.options),
+        "body": request.body,
     }
 
 
@@ -84,16 +87,17 @@ def _print_steps(steps: list[AuditedStep]) -> None:
             step.model,
             step.view_version,
             output.Cell(step.verdict, step.verdict, _LOOKS.get(step.verdict, "")),
+            output.Cell(step.body, step.body, _LOOKS.get(step.body, "")),
             step.reason,
         ]
         for step in steps
     ]
     output.table(
-        ["step", "time", "purpose", "model", "view", "verdict", "why"],
+        ["step", "time", "purpose", "model", "view", "verdict", "body", "why"],
         rows,
         numbers=["step", "view"],
         flexible=["why", "model"],
-        optional=["view", "time"],
+        optional=["view", "time", "body"],
         styles={"step": "yellow", "time": "dim", "model": "magenta"},
     )
     verdicts = Counter(step.verdict for step in steps)

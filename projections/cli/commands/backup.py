@@ -10,16 +10,16 @@ from projections.cli import output
 from projections.cli.copy_report import print_copy
 from projections.cli.options import JSON
 from projections.cli.store_option import reading
-from projections.cli.words import PATH, Context, command
+from projections.cli.words import PATH, PLACE, Context, command
 
 __all__ = ["run"]
 
 
 @command
-@argument("to", type=PATH, help="Directory of the backup; made if it does not exist.")
+@argument("to", type=PLACE, help="Directory of the backup; made if it does not exist.")
 @option("--keys", type=PATH, metavar="FILE", help="Encrypt the copy, with its keys in this file.")
 @JSON
-def run(context: Context, to: Path, *, keys: Path | None, json: bool) -> None:
+def run(context: Context, to: Path | str, *, keys: Path | None, json: bool) -> None:
     """Copy the store to a directory while programs write to it.
 
     A second backup into the same directory adds only what is new. If a backup is interrupted, run

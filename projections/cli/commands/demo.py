@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ def run(context: Context) -> None:
     """
     with _directory(named_store(context)) as path:
         import eventlog
+        from eventlog.open_log import shown
 
         with eventlog.open(path, keys=_keys(context)) as store:
             _show(store)
@@ -51,7 +53,7 @@ def run(context: Context) -> None:
         else:
             keys = key_file(context)
             locked = "" if keys is None else f" --key-file {keys}"
-            output.line(f"Both sessions are in {path}: eventlog --store {path}{locked} sessions")
+            output.line(f"Both sessions are in {shown(path)}: eventlog --store {quote(shown(path))}{locked} sessions")
 
 
 def _keys(context: Context) -> Path | None:
@@ -63,7 +65,7 @@ def _keys(context: Context) -> Path | None:
 
 
 @contextmanager
-def _directory(named: Path | None) -> Generator[Path]:
+def _directory(named: Path | str | None) -> Generator[Path | str]:
     if named is not None:
         yield named
     else:

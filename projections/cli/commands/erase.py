@@ -1,18 +1,18 @@
-"""`erase`: erase a session."""
+"""`erase`: erase a session, or all sessions of a scope."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from click import Choice, option
+from click import Choice, argument, option
 
 from projections.cli import output
 from projections.cli.confirm import confirm
 from projections.cli.exits import UsageFault
-from projections.cli.options import JSON, REASON, SESSION, YES
+from projections.cli.options import JSON, REASON, YES
 from projections.cli.short_ids import session_of
-from projections.cli.store_option import writing
+from projections.cli.store_option import session_items, writing
 from projections.cli.words import Context, command
 from projections.reports.wording import counted
 
@@ -29,7 +29,13 @@ _LISTED = 5
 
 
 @command
-@SESSION
+@argument(
+    "session",
+    required=False,
+    shell_complete=session_items,
+    help="Id of a session, or its beginning or end if that is unique.",
+)
+@option("--scope", metavar="SCOPE", help="All sessions of this scope, as a user or a tenant, instead of one.")
 @option(
     "--forks",
     type=Choice(get_args(_Choice)),
@@ -46,28 +52,53 @@ _LISTED = 5
 @YES
 @JSON
 def run(
-    context: Context, session: str, *, forks: _Choice, subsessions: _Choice, reason: str, yes: bool, json: bool
+    context: Context,
+    session: str | None,
+    *,
+    scope: str | None,
+    forks: _Choice,
+    subsessions: _Choice,
+    reason: str,
+    yes: bool,
+    json: bool,
 ) -> None:
-    """Erase a session, so that it can no longer be read.
+    """Erase a session, or all sessions of a scope, for good.
 
     All that stands in the way is named at once, with the option that removes it; then it asks. The
-    store keeps the session's id, the root of its hash tree, the time and the reason, so that
-    `eventlog verify --against` can tell an erasure from a loss. `eventlog vacuum` then removes the
-    content from the files.
+    store keeps the ids, the roots of their hash trees, the time and the reason, so that `eventlog
+    verify --against` can tell an erasure from a loss. `eventlog vacuum` then removes the content
+    from the files. What neither reaches is listed.
     """
     from eventlog.maintenance.erase import plan_erasure
+    from eventlog.maintenance.erase_scope import out_of_reach, sessions_of
 
+    if (session is None) is (scope is None):
+        raise UsageFault("name one SESSION to erase, or a --scope")
     with writing(context) as store:
-        name = session_of(store, session).id
-        if name != session:
-            output.note(f"{session} is taken for session {name}")
-        plan = plan_erasure(store, name, forks=forks, subsessions=subsessions)
+        what = f"the scope {scope}"
+        if session is None:
+            names = sessions_of(store, scope or "")
+        else:
+            names = [session_of(store, session).id]
+            what = f"session {names[0]}"
+            if names[0] != session:
+                output.note(f"{session} is taken for {what}")
+        plan = plan_erasure(store, names, forks=forks, subsessions=subsessions)
         obstacles = list(_obstacles(store, plan))
         if obstacles:
-            raise UsageFault(f"session {name} is not erased: {'; '.join(obstacles)}")
+            raise UsageFault(f"{what} is not erased: {'; '.join(obstacles)}")
         confirm(f"{counted(len(plan.erased), 'session')} will be erased", *_described(store, plan), yes=yes)
-        erased = store.erase(name, forks=forks, subsessions=subsessions, reason=reason)
-    output.answer({"session": name, "erased": list(erased)}, *(f"{each} is erased" for each in erased), json=json)
+        if scope is None:
+            erased = store.erase(names[0], forks=forks, subsessions=subsessions, reason=reason)
+            document: dict[str, Any] = {"session": names[0], "erased": list(erased)}
+        else:
+            done = store.erase_scope(scope, forks=forks, subsessions=subsessions, reason=reason)
+            erased = done.erased
+            document = {"scope": scope, "erased": list(erased), "kept": list(done.kept)}
+        left = list(out_of_reach(store.log))
+    lines = [f"{each} is erased" for each in erased] or [f"{what} has no sessions"]
+    reach = ["out of reach are:", *(f"  {each}" for each in left)] if erased else []
+    output.answer(document | {"out_of_reach": left}, *lines, *reach, json=json)
 
 
 def _obstacles(store: Store, plan: ErasurePlan) -> Iterator[str]:

@@ -19,7 +19,7 @@ from projections.cli.store_option import reading, reading_session
 from projections.cli.words import PATH, Context, command, flag
 
 if TYPE_CHECKING:
-    from eventlog import Session
+    from eventlog import Session, SessionInfo
 
 __all__ = ["run"]
 
@@ -43,7 +43,7 @@ Format: TypeAlias = Literal["opencode", "jsonl", "markdown", "html", "sqlite"]
     type=PATH,
     metavar="PATH",
     help="File to write; with --tree and --format opencode or html a directory, which gets a file for each "
-    "session [default: standard output; sqlite needs a file].",
+    "session, and for html an index.html [default: standard output; sqlite needs a file].",
 )
 def run(context: Context, session: str | None, *, format: Format, tree: bool, to: Path | None) -> None:
     """Write a session to a file or to standard output.
@@ -114,11 +114,12 @@ def _write_sqlite(context: Context, session: str | None, to: Path | None, *, tre
 
 
 def _write_tree(session: Session, directory: Path, format: Format) -> None:
-    """Write a file for each session of the tree, named by its id."""
+    """Write a file for each session of the tree, named by its id; for HTML an index as well."""
     from projections.reports.session_tree import descendants
 
     directory.mkdir(parents=True, exist_ok=True)
-    taken: set[str] = set()
+    taken = {"index"}
+    pages: list[tuple[SessionInfo, str]] = []
     for info in descendants(session.store, session.id):
         name = base = re.sub(r"[^\w.-]", "_", info.id).lstrip(".")[:100] or "session"
         number = 1
@@ -126,5 +127,10 @@ def _write_tree(session: Session, directory: Path, format: Format) -> None:
             number += 1
             name = f"{base}-{number}"
         taken.add(name.lower())
-        ending = "html" if format == "html" else "json"
-        write_file(directory / f"{name}.{ending}", _pieces(session.store.session(info.id), format, tree=False))
+        file = f"{name}.{'html' if format == 'html' else 'json'}"
+        pages.append((info, file))
+        write_file(directory / file, _pieces(session.store.session(info.id), format, tree=False))
+    if format == "html":
+        from projections.exports.html_index import html_index
+
+        write_file(directory / "index.html", (text.encode() for text in html_index(pages)))

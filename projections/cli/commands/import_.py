@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from click import Path, argument, option
 
 from projections.cli import output
-from projections.cli.exits import Exit, FileFault, classify
+from projections.cli.confirm import confirm
+from projections.cli.exits import Exit, FileFault, UsageFault, classify
 from projections.cli.import_report import refusal_lines, report_lines
-from projections.cli.import_sources import Source, sources
+from projections.cli.import_sources import Source, followed, sources
 from projections.cli.options import JSON
 from projections.cli.store_option import writing
-from projections.cli.words import Context, command
+from projections.cli.words import Context, command, flag
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eventlog import Store
-    from eventlog.importers import Report
+    from eventlog.importers import Folder, FollowedFile, Report
 
 __all__ = ["run"]
 
@@ -30,29 +32,43 @@ __all__ = ["run"]
     metavar="FILE",
     nargs=-1,
     type=Path(),
-    required=True,
     help="Files, directories, patterns in quotes, or - for standard input.",
 )
 @option(
     "--format",
     metavar="NAME",
-    help="event_jsonl, opencode, claude_code, codex, anthropic_sse, openai_chat_sse, openai_responses_sse, gemini_stream, "
-    "anthropic_messages or openai_messages [default: detected for each file].",
+    help="event_jsonl, opencode, opencode_db, opencode_storage, claude_code, codex, gemini_cli, qwen_code, pi, cline, aider, "
+    "chatgpt, anthropic_sse, openai_chat_sse, openai_responses_sse, gemini_stream, openai_responses, anthropic_messages, "
+    "openai_messages or role_list [default: detected for each file].",
 )
+@flag("--all", help="Import what agents have on this machine, after a question.")
+@flag("--follow", "-f", help="Go on with what comes to the files and directories, until Ctrl-C.")
+@flag("--yes", help="Do not ask.")
 @JSON
-def run(context: Context, files: list[str], *, format: str | None, json: bool) -> Exit:
+def run(
+    context: Context, files: list[str], *, format: str | None, all: bool, follow: bool, yes: bool, json: bool
+) -> Exit:
     """Import recorded sessions and streams into the store.
 
-    The store is made if it does not exist. Importing a file again adds only what is new in it. Of a
-    directory all files below it are tried, hidden ones left out. Skipped records are listed with
-    the reason, and refused files by reason. If a file cannot be imported, the others still are, and
-    the exit code is that of the first failure; a file of no known format that was only found in a
-    directory or by a pattern is no failure.
+    The store is made if it does not exist. Importing a file again adds only what is new in it; one
+    that did not change is not read. Of a directory all files below it are tried, hidden ones left
+    out. --all finds the sessions of Claude Code, Codex, Gemini CLI, Qwen Code and OpenCode. Skipped
+    records are listed with the reason, and refused files by reason. If a file cannot be imported,
+    the others still are, and the exit code is that of the first failure; a file of no known format
+    that was only found in a directory or by a pattern is no failure.
+
+    With --follow any number of programs may write the files, and follow them; with --json each
+    change is an object on a line of its own.
     """
-    with sources(files) as found:
+    folders = _agents(yes=yes) if all else []
+    if not files and not folders:
+        raise UsageFault("no file is named: name files or directories, or give --all")
+    if follow:
+        return _follow(context, [*followed(files), *folders], _Import(format, alone=False, json=json, follows=True))
+    with sources(files, folders) as found:
         if not found:
-            raise FileNotFoundError(2, "", files[0])
-        missing = [source.path for source in found if not source.path.exists()]
+            raise FileNotFoundError(2, "", files[0] if files else str(folders[0].path))
+        missing = [source.path for source in found if source.is_named and not source.path.exists()]
         if len(missing) == len(found):
             raise FileNotFoundError(2, "", str(missing[0]))
         job = _Import(format, alone=len(found) == 1, json=json)
@@ -64,14 +80,61 @@ def run(context: Context, files: list[str], *, format: str | None, json: bool) -
     return job.end()
 
 
+def _agents(*, yes: bool) -> list[Folder]:
+    """Return the folders of agents on this machine, once the user agrees."""
+    from eventlog.importers import agent_folders
+
+    folders = agent_folders()
+    if not folders:
+        raise UsageFault("no agent has sessions on this machine where it keeps them by default: name files")
+    lines = [
+        f"{folder.agent}: {counted(sum(1 for _ in folder.files()), 'file')} in {folder.path}" for folder in folders
+    ]
+    if yes:
+        for line in lines:
+            output.note(line)
+    confirm("import the sessions of agents on this machine", *lines, yes=yes, done="imported")
+    return folders
+
+
+def _follow(context: Context, paths: list[str | Folder], job: _Import) -> Exit:
+    """Import until Ctrl-C."""
+    import sys
+
+    from eventlog.importers import follow
+
+    for path in paths:
+        if isinstance(path, str) and not os.path.exists(path):  # noqa: PTH110
+            output.note(f"{path}: there is no such file yet")
+    with writing(context, make=True) as store:
+        try:
+            for found in follow(store, paths, format=job.format):
+                if found is not None:
+                    job.took(found)
+                    continue
+                if not job.begun:
+                    job.end()
+                    job.begun = True
+                    output.note("following what changes; Ctrl-C ends it")
+                sys.stdout.flush()
+        except KeyboardInterrupt:  # the way to end it
+            return Exit.INTERRUPTED
+    return Exit.OK
+
+
 class _Import:
     """The outcome of an import, file by file."""
 
-    def __init__(self, format: str | None, *, alone: bool, json: bool) -> None:
+    def __init__(self, format: str | None, *, alone: bool, json: bool, follows: bool = False) -> None:
         self.alone = alone
         self.unit = "bytes" if alone else "files"
-        self._format = format
+        self.format = format
         self._json = json
+        self._follows = follows
+        self._told: dict[str, str] = {}
+        """The last error of each file that is followed."""
+        self.begun = False
+        """Whether all files were looked at once that are followed."""
         self._files: list[dict[str, Any]] = []
         self._refused: dict[str, list[str]] = {}
         self._counts = {"imported": 0, "unchanged": 0, "refused": 0}
@@ -87,15 +150,43 @@ class _Import:
                 raise
             if source.is_named or code is not Exit.USAGE:
                 self._failure = self._failure or code
-            self._counts["refused"] += 1
-            self._refused.setdefault(text.removeprefix(f"{source.name}: "), []).append(source.name)
-            self._files.append(_failure(source.name, text))
+            self._refuse(source.name, text)
             return
+        self._tell(report)
+
+    def took(self, found: FollowedFile) -> None:
+        """Note what became of a file that is followed; the same error is told once."""
+        if found.report is not None:
+            self._told.pop(found.path, None)
+            if found.report.events or not self._json:
+                self._tell(found.report)
+        elif found.error is not None:
+            _, text = classify(FileFault(found.path, found.error))
+            if self._told.get(found.path) != text:
+                self._told[found.path] = text
+                self._refuse(found.path, text)
+
+    def _refuse(self, name: str, text: str) -> None:
+        self._counts["refused"] += 1
+        if self.begun:
+            output.note(f"eventlog: {text if name in text else f'{name}: {text}'}")
+        else:
+            self._refused.setdefault(text.removeprefix(f"{name}: "), []).append(name)
+        self._note(_failure(name, text))
+
+    def _tell(self, report: Report) -> None:
         self._counts["imported" if report.events else "unchanged"] += 1
-        self._files.append(_success(report))
-        if not self._json and (report.events or report.skipped or self.alone):
+        if self._json:
+            self._note(_success(report))
+        elif report.events or report.skipped or self.alone:
             for line in report_lines(report):
                 output.line(line)
+
+    def _note(self, entry: dict[str, Any]) -> None:
+        if self._json and self._follows:
+            output.document(entry)
+        elif self._json:
+            self._files.append(entry)
 
     def _report(self, store: Store, source: Source, on_progress: Callable[[int, int | None], None] | None) -> Report:
         from msgspec.structs import replace
@@ -103,14 +194,14 @@ class _Import:
         from eventlog.importers import import_file
 
         try:
-            report = import_file(store, source.path, format=self._format, on_progress=on_progress)
+            report = import_file(store, source.path, format=self.format, on_progress=on_progress)
         except Exception as error:
             raise FileFault(str(source.path), error, source.name) from error
         return replace(report, path=source.name)
 
     def end(self) -> Exit:
         """Print what is to be said at the end, and return the exit code."""
-        if self._json:
+        if self._json and not self._follows:
             output.document({"files": self._files, **self._counts})
         for line in refusal_lines(self._refused):
             output.note(f"eventlog: {line}")

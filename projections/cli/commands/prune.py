@@ -1,4 +1,4 @@
-"""`prune`: clear old tool results from the view."""
+"""`prune`: clear old results, arguments, thoughts and media from the view."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from projections.cli.window_options import (
     window_of,
 )
 from projections.cli.words import Context, command
-from projections.reports.wording import counted, policy_named
+from projections.reports.wording import counted, policy_named, pruned_words
 
 if TYPE_CHECKING:
     from projections.loop import ContextWindow
@@ -37,10 +37,10 @@ __all__ = ["run"]
 def run(
     context: Context, /, session: str, *, policy: str | None, dry_run: bool, inside: bool, json: bool, **window: Any
 ) -> None:
-    """Clear old tool results from the view where that is worth it.
+    """Clear old content from the view where that is worth it.
 
-    The full results stay in the session: `eventlog recall` prints them, `eventlog undo` returns
-    them to the view.
+    Old results, large arguments, thoughts and media stay in the session: `eventlog recall` prints
+    them, `eventlog undo` returns them to the view.
     """
     from projections.loop.context.report import preview_prune
 
@@ -62,7 +62,7 @@ def run(
 
 
 def _document(window: ContextWindow, plan: PrunePreview, before: int, *, dry_run: bool) -> dict[str, Any]:
-    names = ("id", "message", "tool", "title", "tokens")
+    names = ("id", "message", "kind", "tool", "title", "tokens")
     return {
         "session": window.session.id,
         "version": window.session.version,
@@ -89,6 +89,7 @@ def _print(window: ContextWindow, plan: PrunePreview, *, dry_run: bool) -> None:
     print_parts(plan.parts)
     verb = "would be cleared" if dry_run else "cleared"
     after = "" if dry_run else f"; the next request has {counted(window.tokens, 'token')}"
-    results, tokens = counted(len(plan.parts), "result"), counted(plan.freed, "token")
+    calls = sum(part.kind == "arguments" for part in plan.parts)
+    words, tokens = pruned_words(len(plan.parts) - calls, calls), counted(plan.freed, "token")
     marker = "a marker takes the place of each"
-    output.line(f"{results} {verb}, {policy_named(plan.policy)}: {tokens} freed, as {marker}{after}")
+    output.line(f"{words} {verb}, {policy_named(plan.policy)}: {tokens} freed, as {marker}{after}")

@@ -201,4 +201,5 @@ def _print_covered(session: str, covered: CoveredRange, *, json: bool) -> None:
     )
     verb = "covers" if covered.status == "completed" else f"is {covered.status} and covers"
     summary = f"; its summary is {covered.summary}" if covered.summary else ""
+    summary = f"; only {covered.target} can read it" if covered.target is not None else summary
     output.heading(f"compaction {covered.compaction} {verb} {counted(len(covered.messages), 'message')}{summary}")

@@ -9,17 +9,23 @@ from click import argument, option
 from projections.cli import output
 from projections.cli.copy_report import print_copy
 from projections.cli.options import JSON
-from projections.cli.words import PATH, Context, command
+from projections.cli.words import PLACE, Context, command
 
 __all__ = ["run"]
 
 
 @command
-@argument("source", metavar="FROM", type=PATH, help="Directory of a backup, or of a store.")
-@option("--into", type=PATH, required=True, metavar="NEW", help="Directory of the new store.")
+@argument("source", metavar="FROM", type=PLACE, help="Directory of a backup or a store, or address of a server.")
+@option(
+    "--into",
+    type=PLACE,
+    required=True,
+    metavar="NEW",
+    help="Directory of the new store, or address of an empty one on a server.",
+)
 @option("--cursor", metavar="C", help="Cursor of the newest event to restore [default: all events].")
 @JSON
-def run(_: Context, source: Path, *, into: Path, cursor: str | None, json: bool) -> None:
+def run(_: Context, source: Path | str, *, into: Path | str, cursor: str | None, json: bool) -> None:
     """Make a new store from a backup.
 
     With --cursor the store is as it was when the event with that cursor was its newest. An append

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from projections.cli import output
+from projections.cli.commands.vacuum import still_read
 from projections.cli.options import JSON
 from projections.cli.store_option import writing
 from projections.cli.words import Context, command
@@ -16,7 +17,7 @@ __all__ = ["run"]
 def run(context: Context, *, json: bool) -> None:
     """Remove redacted and erased content from every file.
 
-    The store is rewritten; no other program may have it open. `eventlog verify` still passes. The
+    The store is rewritten while other programs use it. `eventlog verify` still passes. The
     next `eventlog backup` removes the content from a backup.
 
     This is not the scrub of file systems, which reads everything to check its hashes: `eventlog
@@ -29,6 +30,6 @@ def run(context: Context, *, json: bool) -> None:
     output.answer(
         asdict(result),
         f"{counted(result.emptied, 'append')} emptied, {counted(result.erased, 'session')} erased; "
-        f"{counted(result.bytes_after, 'byte')} are left",
+        f"{counted(result.bytes_after, 'byte')} are left{still_read(result)}",
         json=json,
     )

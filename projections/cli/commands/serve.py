@@ -23,7 +23,7 @@ from click import option
 
 from projections.cli import output
 from projections.cli.exits import UsageFault
-from projections.cli.store_option import reading
+from projections.cli.store_option import reading, writing
 from projections.cli.words import Context, command, flag, integer
 
 if TYPE_CHECKING:
@@ -54,12 +54,15 @@ _ENTRANCE = """<!doctype html>
 )
 @integer("--port", metavar="PORT", help=f"Port to listen on; 0 is any free one [default: {PORT}].")
 @flag("--token", help="Ask for a token on this machine, too: a random one, on no command line.")
+@flag("--allow-answers", help="Let the page answer for calls that wait for a person; needs --token.")
 @flag("--no-open", help="Do not open the page in the browser.")
-def run(context: Context, *, host: str, port: int | None, token: bool, no_open: bool) -> None:
+def run(context: Context, *, host: str, port: int | None, token: bool, allow_answers: bool, no_open: bool) -> None:
     """Show the sessions of the store in the browser, until Ctrl-C.
 
-    Only reads. Needs the packages of `pip install '.[server]'`.
+    Only reads, unless answers are allowed. Needs the packages of `pip install '.[server]'`.
     """
+    if allow_answers and not token:
+        raise UsageFault("--allow-answers needs --token: answers are given by who knows it")
     for name in _NEEDED:
         if find_spec(name) is None:
             raise UsageFault(f"{name} is missing: pip install '.[server]'")
@@ -71,8 +74,8 @@ def run(context: Context, *, host: str, port: int | None, token: bool, no_open: 
     from projections.inspector.gate import is_loopback
 
     secret = token_urlsafe(32) if token or not is_loopback(host) else None
-    with reading(context) as store, _listening(host, port) as listener:
-        app = inspector(store, host=host, token=secret)
+    with (writing if allow_answers else reading)(context) as store, _listening(host, port) as listener:
+        app = inspector(store, host=host, token=secret, answers=allow_answers)
         address = _address(host, listener.getsockname()[1], secret)
         output.line(f"the sessions are at {address}  (Ctrl-C ends)")
         config = uvicorn.Config(

@@ -26,6 +26,7 @@ KEYS = (
     "id",
     "title",
     "parent",
+    "fork_of",
     "scope",
     "created",
     "updated",
@@ -69,7 +70,8 @@ def run(
     """List the sessions of the store, the latest activity first.
 
     A page of --limit costs what it has, among any number of sessions. If there are more, a pipe or
-    file is told the --cursor of the next page on standard error; in JSON it is `next`.
+    file is told the --cursor of the next page on standard error; in JSON it is `next`. On a
+    terminal ↳ marks a sub-session and ↱ a fork.
     """
     active_since = times.since("--since", since)
     with reading(context) as store:
@@ -139,8 +141,13 @@ def _states(info: SessionInfo) -> Iterator[str]:
         yield "no key"
     if info.archived:
         yield "archived"
-    if info.state in {"running", "unfinished"}:
+    if info.state in {"running", "unfinished", "asked"}:
         yield info.state
+
+
+def _mark(info: SessionInfo) -> str:
+    """Return the mark of a sub-session or a fork before its title."""
+    return "↳ " if info.parent is not None else "↱ " if info.fork_of is not None else ""
 
 
 def _cost(info: SessionInfo) -> str:
@@ -164,6 +171,8 @@ def _print(sessions: list[SessionInfo], short: ShortIds) -> None:
         "note",
         "version",
         "unpriced",
+        "parent",
+        "fork of",
     ]
     output.table(
         columns,
@@ -171,7 +180,7 @@ def _print(sessions: list[SessionInfo], short: ShortIds) -> None:
             (
                 output.Cell(info.id, short.of(info.id)),
                 output.Cell(moment(info.updated), times.minute(info.updated)),
-                info.title,
+                output.Cell(info.title, f"{_mark(info)}{info.title}"),
                 info.scope,
                 info.messages,
                 number(info.tokens),
@@ -181,6 +190,8 @@ def _print(sessions: list[SessionInfo], short: ShortIds) -> None:
                 info.note,
                 info.version,
                 output.Cell(info.unpriced or None, ""),
+                output.Cell(info.parent, ""),
+                output.Cell(info.fork_of, ""),
             )
             for info in sessions
         ),

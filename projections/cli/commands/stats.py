@@ -48,22 +48,24 @@ def run(context: Context, session: str | None, *, json: bool) -> None:
             print_session_stats(handle)
 
 
-def _store_stats(store: Store, path: Path) -> dict[str, Any]:
+def _store_stats(store: Store, path: Path | str) -> dict[str, Any]:
     """Return the totals of a store, from its catalog; of unpriced calls the events are read."""
     from eventlog.log.embedded.directory import bytes_on_disk
+    from eventlog.open_log import server_log, shown
     from projections.reports.usage import total
 
+    server = server_log(store.log)
     sessions = list(store.sessions())
     spent = {info.id: _spent(store, info) for info in sessions}
     return {
-        "path": str(path),
+        "path": shown(path),
         "sessions": len(sessions),
         "archived": sum(info.archived for info in sessions),
         "forks": sum(info.fork_of is not None for info in sessions),
         "subsessions": sum(info.parent is not None for info in sessions),
         "events": sum(info.events for info in sessions),
         "messages": sum(info.messages for info in sessions),
-        "bytes": bytes_on_disk(path),
+        "bytes": bytes_on_disk(Path(path)) if server is None else server.bytes_stored(),
         "tokens": sum(info.tokens for info in sessions),
         **_money(total(spent.values())),
         "dearest": [_spender(info, spent) for info in _most(sessions, lambda info: spent[info.id].known)],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from projections.cli import output, times
 from projections.cli.amounts import dollars
+from projections.cli.bar_chart import FILL, FREE
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
 from projections.cli.words import Context, paged_command
@@ -14,7 +15,7 @@ from projections.reports.wording import counted, moment
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from projections.reports.timeline import TimelineEntry
+    from projections.reports.timeline import Timeline, TimelineEntry
     from projections.reports.usage import UsageTotals
 
 __all__ = ["run"]
@@ -33,7 +34,8 @@ def run(context: Context, session: str, *, json: bool) -> None:
 
     Lists messages with their first words, numbered prunes, compactions and rollbacks, forks, and
     the calls of models: tokens of the request and its answer, how full the window was, what the
-    call cost, ≈ by list prices where no cost was recorded, and what was spent until then.
+    call cost, ≈ by list prices where no cost was recorded, and what was spent until then. *cache*
+    is what a step read of what its provider's cache could have given, and why it missed the rest.
     """
     import msgspec
 
@@ -62,41 +64,62 @@ def run(context: Context, session: str, *, json: bool) -> None:
         )
         return
     output.table(
-        ["version", "time", "kind", "what", "words", "tokens", "window", "cost", "spent"],
-        map(_row, history.entries),
+        ["version", "time", "kind", "what", "words", "tokens", "window", "cache", "cost", "spent"],
+        map(_row, history.entries, [None, *(entry.time for entry in history.entries)]),
         numbers=["version", "tokens", "cost", "spent"],
         flexible=["words"],
         optional=["spent", "time"],
+        share=1 / 5,
         styles={"version": "yellow", "time": "dim", "kind": "cyan", "cost": "green", "spent": "green"},
     )
     for info in forks:
         title = f": {info.title}" if info.title else ""
         output.line(f"forked at version {info.forked_at} as {info.id}{title}")
+    told = _sum(history.usage(), prices) + _missed(history)
     if output.terminal():
-        output.line(_sum(history.usage(), prices))
+        output.line(told)
     else:
-        output.note(_sum(history.usage(), prices))
+        output.note(told)
         output.note(", ".join(f"{count} {kind}" for kind, count in history.kinds.items()))
 
 
-def _row(entry: TimelineEntry) -> list[object]:
+def _row(entry: TimelineEntry, before: int | None) -> list[object]:
+    wide = output.columns() >= _WIDE
     return [
         entry.version,
-        output.Cell(moment(entry.time), times.minute(entry.time)),
+        output.Cell(moment(entry.time), times.minute(entry.time) if wide else times.clock(entry.time, before)),
         output.Cell(f"{_kind(entry)}{' (hidden)' if entry.hidden else ''}", _kind(entry, drawn=True)),
         output.Cell(entry.what, ""),
         output.Cell(entry.words, _words(entry)),
         output.Cell(entry.tokens, f"{entry.tokens:,}" if entry.tokens and entry.kind not in _TOLD else ""),
         output.Cell(
             _bar(entry.fill),
-            _bar(entry.fill, drawn=output.columns() >= _WIDE) or "",
+            _bar(entry.fill, drawn=wide) or "",
             "red" if entry.what == "overflow" else "",
         ),
+        _cache(entry),
         output.Cell(_text(entry.cost), dollars(entry.cost))
         if entry.estimate is None
         else output.Cell(f"≈{entry.estimate}", f"≈{dollars(entry.estimate)}"),
         output.Cell(_text(entry.spent), dollars(entry.spent)),
     ]
+
+
+def _cache(entry: TimelineEntry) -> output.Cell:
+    """Return tokens read of those expected, and the cause of a miss; drawn, the miss alone."""
+    use = entry.cache
+    if use is None or not (use.expected or use.reported):
+        return output.Cell(None, "")
+    cause = use.cause and (use.cause if use.event is None else f"{use.cause} at {use.event}")
+    lost = "" if use.lost is None else f"${use.lost}"
+    told = " ".join(filter(None, (f"{use.reported}/{use.expected}", cause, lost)))
+    if not use.cause:
+        return output.Cell(told, f"{use.reported / use.tokens:.0%}")
+    if not use.missed:  # whether something was is not known
+        return output.Cell(told, "")
+    if output.columns() < _WIDE:
+        return output.Cell(told, use.cause, "yellow")
+    return output.Cell(told, f"-{use.missed:,} {cause} {dollars(use.lost)}".rstrip(), "yellow")
 
 
 _TOLD = {"pruned": "tokens freed", "compacted": "tokens left"}
@@ -134,7 +157,7 @@ def _bar(fill: float | None, *, drawn: bool = True) -> str | None:
     if fill is None or not drawn:
         return None if fill is None else f"{fill:.0%}"
     full = min(round(fill * BAR), BAR)
-    return f"{'#' * full}{'.' * (BAR - full)} {fill:.0%}"
+    return f"{FILL * full}{FREE * (BAR - full)} {fill:.0%}"
 
 
 def _sum(sums: UsageTotals, prices: str) -> str:
@@ -143,6 +166,16 @@ def _sum(sums: UsageTotals, prices: str) -> str:
 
     spent = f", cost {cost_words(sums, prices)}" if sums.calls else ""
     return f"{counted(sums.calls, 'model call')}, {counted(sums.total, 'token')}{spent}"
+
+
+def _missed(history: Timeline) -> str:
+    """Return what all steps missed in the caches; "" for nothing."""
+    uses = [entry.cache for entry in history.entries if entry.cache is not None and entry.cache.missed]
+    if not uses:
+        return ""
+    lost = [use.lost for use in uses if use.lost is not None]
+    tokens = counted(sum(use.missed for use in uses), "token")
+    return f"; {tokens} missed in caches by {counted(len(uses), 'call')}" + (f", ${sum(lost)}" if lost else "")
 
 
 def _text(cost: Decimal | None) -> str | None:

@@ -18,12 +18,12 @@ def run(context: Context, *, json: bool) -> None:
     No other command changes the format of a store; opening a store of another format is refused.
     Events of earlier schema versions need no upgrade.
     """
-    from eventlog.log.embedded.directory import FORMAT_VERSION, format_of
+    from eventlog.open_log import format_of, shown
 
     path = store_path(context)
-    version = format_of(path)
+    version, newest = format_of(path)
     output.answer(
-        {"path": str(path), "format": version, "newest": FORMAT_VERSION, "upgraded": False},
-        f"{path} is of format {version}, the newest that this program knows: there is nothing to do",
+        {"path": shown(path), "format": version, "newest": newest, "upgraded": False},
+        f"{shown(path)} is of format {version}, the newest that this program knows: there is nothing to do",
         json=json,
     )

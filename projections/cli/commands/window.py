@@ -19,7 +19,7 @@ from projections.cli.window_options import (
     window_of,
 )
 from projections.cli.words import Context, integer, paged_command
-from projections.reports.wording import KIND_NAMES, counted, policy_named
+from projections.reports.wording import KIND_NAMES, cache_words, counted, pruned_words
 
 if TYPE_CHECKING:
     from projections.loop.context.report import WindowReport
@@ -80,7 +80,7 @@ def _print(report: WindowReport) -> None:
         output.gap()
         print_parts(report.largest_parts)
         output.gap()
-    for line in (*_next(report), *_past(report), *_calibrations(report)):
+    for line in (*_next(report), *_past(report), *_cache(report), *_calibrations(report)):
         output.line(line)
 
 
@@ -130,9 +130,10 @@ def _next_prune(report: WindowReport) -> str:
         return "next prune: switched off"
     if not plan.parts:
         return f"next prune ({plan.policy}): nothing that is worth it"
-    tools = sorted({part.tool for part in plan.parts})
-    results = counted(len(plan.parts), "result")
-    return f"next prune ({plan.policy}): {results} of {', '.join(tools)}, frees {plan.freed:,} tokens"
+    parts, calls = ([part for part in plan.parts if (part.kind == "arguments") == are] for are in (False, True))
+    tools = sorted({part.tool or part.kind for part in plan.parts})
+    words = pruned_words(len(parts), len(calls))
+    return f"next prune ({plan.policy}): {words} ({', '.join(tools)}), frees {plan.freed:,} tokens"
 
 
 def _next_compaction(report: WindowReport) -> str:
@@ -156,9 +157,8 @@ def _past(report: WindowReport) -> list[str]:
     for change in report.changes:
         if change.kind == "prune":
             freed = f", {change.freed:,} tokens freed" if change.freed else ""
-            results = counted(len(change.parts), "result")
-            policy = f", {policy_named(change.policy)}" if change.policy else ""
-            lines.append(f"pruned at version {change.version}: {results}{freed}{policy}")
+            words = pruned_words(len(change.parts), len(change.arguments), change.policy)
+            lines.append(f"pruned at version {change.version}: {words}{freed}")
         else:
             after = f", {change.tokens_after:,} tokens after it" if change.tokens_after is not None else ""
             name = short.of(change.parts[0]) if output.terminal() else change.parts[0]
@@ -167,6 +167,10 @@ def _past(report: WindowReport) -> list[str]:
         kind = "automatic compaction" if failure.auto else "compaction"
         lines.append(f"{kind} failed at version {failure.version} ({failure.reason})")
     return lines
+
+
+def _cache(report: WindowReport) -> list[str]:
+    return [] if report.cache is None else [f"newest step: {cache_words(report.cache)}"]
 
 
 def _calibrations(report: WindowReport) -> list[str]:

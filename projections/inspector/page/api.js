@@ -16,10 +16,15 @@ export async function getChanged(name, query, memory, signal) {
   return found;
 }
 
+/** Post an object of texts as JSON: what changes something. */
+export async function post(name, body) {
+  return read(await fetch(address(name), { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) }));
+}
+
 export function address(name, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const text = new URLSearchParams(given).toString();
-  return `/api/${name}${text ? `?${text}` : ""}`;
+  return `api/${name}${text ? `?${text}` : ""}`;
 }
 
 async function read(answer) {

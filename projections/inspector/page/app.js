@@ -1,8 +1,9 @@
 // The shell: the address decides the view, the bar above has search, keys and colours.
 import { html, render, useEffect, useRef, useState, useKeys, link, Failed, State, compact, counted, Cost, ago, useLoaded } from "./ui.js";
-import { get } from "./api.js";
+import { address, get } from "./api.js";
 import { Sessions } from "./sessions.js";
 import { Transcript } from "./transcript.js";
+import { Compare } from "./compare.js";
 import { Versions } from "./versions.js";
 import { WindowView } from "./window.js";
 import { Steps } from "./steps.js";
@@ -18,6 +19,8 @@ const VIEWS = [
   ["tree", "Tree", Tree],
   ["replay", "Replay", Replay],
 ];
+
+const EXPORTS = [["markdown", "Markdown"], ["html", "HTML page"], ["jsonl", "Events (JSON Lines)"]];
 
 const KEYS = [
   ["/", "search"],
@@ -83,7 +86,7 @@ function App() {
   return html`
     <a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.getElementById("main")?.focus())}>To the content</a>
     <header class="bar">
-      <a class="brand" href="#/" aria-label="Sessions"><img src="/page/icon.svg" alt="" width="22" height="22" /><span>eventlog</span></a>
+      <a class="brand" href="#/" aria-label="eventlog: sessions"><img src="page/icon.svg" alt="" width="22" height="22" /><span>eventlog</span></a>
       <form role="search" onSubmit=${search}>
         <input ref=${field} type="search" aria-label="Search everything that was said" placeholder="Search everything that was said" value=${path[0] === "search" ? query.get("q") : ""} />
       </form>
@@ -101,14 +104,24 @@ function App() {
 
 function Session({ id, path, query }) {
   const [again, setAgain] = useState(0);
+  const waiting = useRef(null);
+  useEffect(() => () => clearTimeout(waiting.current), []);
+  /** What is followed has changed: so have the facts above it, which are read once a second at most. */
+  const changed = () => {
+    waiting.current ??= setTimeout(() => {
+      waiting.current = null;
+      setAgain((before) => before + 1);
+    }, 1000);
+  };
   const { value: info, error } = useLoaded((signal) => get("session", { session: id, quick: again ? null : 1 }, signal), [id, path[0], again]);
   useEffect(() => {
     if (!info?.partial) return;
     const timer = setTimeout(() => setAgain(again + 1), 1000); // the rest is being read
     return () => clearTimeout(timer);
   }, [info]);
-  const chosen = VIEWS.find(([name]) => name === (path[0] || "")) || VIEWS[0];
-  const [name, words, View] = chosen;
+  const chosen = VIEWS.find(([name]) => name === (path[0] === "compare" ? "versions" : path[0] || "")) || VIEWS[0];
+  const [name, words] = chosen;
+  const View = path[0] === "compare" ? Compare : chosen[2];
   const title = info ? info.title || info.id : id;
   useEffect(() => {
     document.title = `${title} – ${words} – eventlog`;
@@ -119,6 +132,7 @@ function Session({ id, path, query }) {
       <div class="about-line">
         <h1 title=${title}><bdi>${title}</bdi></h1>
         ${info && html`<${State} state=${info.state} />`}
+        <details class="exports"><summary>Export</summary><div>${EXPORTS.map(([format, label]) => html`<a href=${address("export", { session: id, format })} download>${label}</a>`)}</div></details>
       </div>
       <p class="facts">
         ${info
@@ -138,7 +152,7 @@ function Session({ id, path, query }) {
         ${VIEWS.map(([other, label], index) => html`<a href=${link("s", id, other)} aria-current=${other === name ? "page" : null} title=${`${label} (${index + 1})`}>${label}</a>`)}
       </nav>
     </div>
-    <${View} key=${name} id=${id} info=${info} path=${path.slice(1)} query=${query} />
+    <${View} key=${path[0] || ""} id=${id} info=${info} path=${path.slice(1)} query=${query} changed=${changed} />
   `;
 }
 

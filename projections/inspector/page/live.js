@@ -48,7 +48,7 @@ export function follow(session, growing, refresh, tell) {
   };
   let first = true;
   const open = () => {
-    source = new EventSource(`/live/${encodeURIComponent(session)}/live?limit=2`);
+    source = new EventSource(`live/${encodeURIComponent(session)}/live?limit=2`);
     source.onopen = () => tell("");
     source.onerror = () => {
       tell(stopped ? "" : "The connection is lost; trying again …");

@@ -1,6 +1,6 @@
 // One message of a chat: its parts, calls folded, and why the model does not see what it does not.
-import { html, Component, useEffect, useRef, useState, Rendered, REASONS, Failed, Loading, count, compact, link, moment, duration, visible } from "./ui.js";
-import { get } from "./api.js";
+import { html, Component, useEffect, useRef, useState, Copy, Cost, Rendered, REASONS, Failed, Loading, count, compact, link, moment, duration, visible } from "./ui.js";
+import { address, get } from "./api.js";
 
 /** Texts of parts that grow while they are watched: the view that follows them asks here. */
 export class Growing {
@@ -39,9 +39,9 @@ export const speaker = (message) =>
 
 export class Message extends Component {
   shouldComponentUpdate(next) {
-    return next.message !== this.props.message || next.at !== this.props.at;
+    return next.message !== this.props.message || next.spent !== this.props.spent || next.at !== this.props.at;
   }
-  render({ message, session, growing }) {
+  render({ message, session, growing, spent }) {
     const who = speaker(message);
     const reason = message.seen ? "" : REASONS[message.reason] || message.reason;
     return html`
@@ -54,12 +54,14 @@ export class Message extends Component {
           ${reason && html`<span class="tag why">${reason}</span>`}
           <span class="when-said">
             <time class="dim">${moment(message.created)}</time>
+            ${spent && html`<${Spent} steps=${spent} />`}
             ${message.finished && message.finished > message.created ? html`<span class="dim">${duration(message.finished - message.created)}</span>` : null}
+            <span class="copies"><${Copy} label="Markdown" what="this message as Markdown" text=${() => copies(session, message).then((found) => found.markdown)} /><${Copy} label="JSON" what="this message as JSON" text=${() => copies(session, message).then((found) => JSON.stringify(found.json, null, 2))} /></span>
             <a class="version" href=${link("s", session, "versions") + `?at=${message.version}`} title="What the model saw then">v${message.version}</a>
           </span>
         </header>
         <div class="parts">
-          ${message.parts.map((part) => html`<${Part} key=${part.id} part=${part} message=${message} session=${session} growing=${growing} />`)}
+          ${message.parts.map((part) => html`<${Part} key=${part.id} part=${part} message=${message} session=${session} growing=${growing} run=${spent?.flatMap((step) => step.tools).find((run) => run.part === part.id)} />`)}
           ${message.open && !message.parts.some((part) => part.open) ? html`<span class="caret" role="status" aria-label="The answer is being written"></span>` : null}
           ${message.error && html`<p class="failed">${message.error}</p>`}
         </div>
@@ -68,18 +70,38 @@ export class Message extends Component {
   }
 }
 
-export function Part({ part, message, session, growing, unfolded = false }) {
+const copies = (session, message) => get("copies", { session, version: message.version, at: message.at });
+
+/** Tokens, cost and the time to the first part of the answer, of all model calls of a message. */
+function Spent({ steps }) {
+  const sum = (value) => steps.reduce((total, step) => total + Number(value(step) || 0), 0);
+  const known = steps.filter((step) => step.reported !== null);
+  const [cost, estimate] = ["cost", "estimate"].map((name) => (steps.some((step) => step[name] !== null) ? sum((step) => step[name]) : null));
+  const wait = firstAfter(steps[0]);
+  return html`
+    ${known.length > 0 && html`<span class="dim" title="Tokens of the requests, and of the answers">${compact(sum((step) => step.reported))} → ${compact(sum((step) => step.output))} tokens</span>`}
+    ${(cost !== null || estimate !== null) && html`<span class="dim"><${Cost} cost=${cost} estimate=${estimate} /></span>`}
+    ${wait !== null && html`<span class="dim" title="Time until the answer began">first after ${duration(wait)}</span>`}
+  `;
+}
+
+/** Milliseconds until the answer of a model call began to come; null if it came as a whole. */
+export const firstAfter = (step) => (step.first !== null && step.first > step.time && step.first < (step.ended ?? Infinity) ? step.first - step.time : null);
+
+export const ran = (run) => (run && run.began !== null && run.ended !== null ? duration(run.ended - run.began) : "");
+
+export function Part({ part, message, session, growing, run, unfolded = false }) {
   const own = message.seen && !part.seen ? REASONS[part.reason] ?? part.reason : message.seen && part.reason !== "shown" ? REASONS[part.reason] : "";
-  const body = partBody(part, message, session, growing, unfolded);
+  const body = partBody(part, message, session, growing, unfolded, run);
   if (!body) return null;
   const quiet = part.reason === "never-sent" || part.reason === "empty";
   return html`<div class=${`part ${part.kind} ${own && !part.seen && !quiet ? "unseen" : ""}`}>${own && !quiet && part.kind !== "tool" ? html`<span class="tag why">${own}</span>` : null}${body}</div>`;
 }
 
-function partBody(part, message, session, growing, unfolded) {
+function partBody(part, message, session, growing, unfolded, run) {
   switch (part.kind) {
     case "tool":
-      return html`<${Call} part=${part} message=${message} session=${session} growing=${growing} unfolded=${unfolded} />`;
+      return html`<${Call} part=${part} message=${message} session=${session} growing=${growing} unfolded=${unfolded} run=${run} />`;
     case "text":
       return html`<${Text} part=${part} message=${message} session=${session} growing=${growing} />`;
     case "reasoning":
@@ -87,7 +109,7 @@ function partBody(part, message, session, growing, unfolded) {
       if (!part.size) return null;
       return html`<details class="thought"><summary>Thought <span class="dim">${count(part.size)} characters</span></summary><${Text} part=${part} message=${message} session=${session} growing=${growing} /></details>`;
     case "file":
-      return html`<p class="attachment"><span class="tag">${part.mime || "file"}</span> <bdi>${part.filename || part.text || "file"}</bdi></p>`;
+      return html`<${Attached} file=${part} place=${{ session, part: part.id }} />`;
     case "subtask":
       return html`<details class="thought"><summary>Subtask for ${part.tool || "an agent"}: <bdi>${part.title}</bdi></summary><pre tabindex="0" dir="auto">${part.text}</pre></details>`;
     case "compaction":
@@ -97,6 +119,18 @@ function partBody(part, message, session, growing, unfolded) {
     default:
       return part.text ? html`<p class="dim small">${part.kind}: <bdi>${part.text}</bdi></p>` : null;
   }
+}
+
+/** A stored file: a picture that the server knows by its first bytes, or a download; an address is text. */
+function Attached({ file, place }) {
+  const [broken, setBroken] = useState(false);
+  const name = file.filename || file.text || "file";
+  const kind = html`<span class="tag">${file.mime || "file"}</span>`;
+  if (file.text) return html`<p class="attachment">${kind} <bdi>${name}</bdi></p>`;
+  const at = address("file", place);
+  if (/^image\/(png|jpe?g|gif|webp)$/.test(file.mime) && !broken)
+    return html`<figure class="picture"><img src=${at} alt=${`Picture ${name}`} loading="lazy" onError=${() => setBroken(true)} /><figcaption>${kind} <bdi>${name}</bdi></figcaption></figure>`;
+  return html`<p class="attachment">${kind} <a href=${at} download=${name}><bdi>${name}</bdi></a></p>`;
 }
 
 function Text({ part, message, session, growing }) {
@@ -120,9 +154,11 @@ function Whole({ part, message, session, call = false }) {
   if (!last) return html`<${Loading} />`;
   return html`
     ${call && html`<${Given} text=${pieces[0].input} />`}
+    ${call && pieces[0].arguments_pruned && html`<p class="dim">Large arguments are cleared from the view.</p>`}
     ${call && pieces[0].error && html`<h4>Error</h4><pre class="output bad" tabindex="0" dir="auto">${pieces[0].error}</pre>`}
     ${call && last.size > 0 && html`<h4>Result <span class="dim">${count(last.size)} characters${pieces[0].pruned ? ", cleared from the view" : ""}</span></h4>`}
     ${pieces.map((piece) => piece.html ? html`<${Rendered} html=${piece.html} />` : piece.size ? html`<pre class="output" tabindex="0" dir="auto">${piece.text}</pre>` : null)}
+    ${call && pieces[0].files?.map((file, index) => html`<${Attached} file=${file} place=${{ session, part: part.id, index }} />`)}
     ${last.end < last.size && html`<button class="more" onClick=${() => load(last.end)}>Show more: ${compact(last.end)} of ${compact(last.size)} characters are shown</button>`}
   `;
 }
@@ -143,7 +179,7 @@ export function Given({ text }) {
   </dl>`;
 }
 
-function Call({ part, message, session, growing, unfolded }) {
+function Call({ part, message, session, growing, unfolded, run }) {
   const [open, setOpen] = useState(unfolded);
   useEffect(() => void (unfolded && setOpen(true)), [unfolded]);
   const why = message.seen && part.reason !== "shown" ? REASONS[part.reason] : "";
@@ -156,6 +192,7 @@ function Call({ part, message, session, growing, unfolded }) {
         ${why && html`<span class="tag why">${why}</span>`}
         ${bad && html`<span class="tag bad">failed</span>`}
         ${part.open && html`<span class="tag running">${part.status}</span>`}
+        <span class="dim size">${ran(run)}</span>
         <span class="dim size">${part.size ? `${compact(part.size)} chars` : ""}</span>
       </summary>
       ${open && html`<div class="call-body">

@@ -1,23 +1,34 @@
 // The list of sessions: scopes, states, titles; it follows the store while it is open.
-import { html, useEffect, useRef, useState, useKeys, link, State, Failed, Loading, compact, count, Cost, ago, useLoaded } from "./ui.js";
+import { html, useEffect, useRef, useState, useKeys, link, State, Failed, Loading, compact, count, counted, Cost, ago, useLoaded } from "./ui.js";
 import { get, getChanged } from "./api.js";
 
 const EVERY = 2000;
 const ENOUGH = 50; // sessions of a state that are looked for unasked
-const STATES = [["", "All"], ["running", "Running"], ["unfinished", "Unfinished"]];
+const STATES = [["", "All"], ["running", "Running"], ["unfinished", "Unfinished"], ["asked", "Asked"]];
+
+const SORTS = { "": "latest first", created: "newest first", cost: "most expensive first", tokens: "most tokens first", messages: "longest first" };
+const FIELDS = ["scope", "state", "archived", "text", "sort", "since", "until", "cost", "subsessions"]; // of the address
+
+/** The beginning of a day of the address, or of the day after it, as the server wants it. */
+const dayOf = (text, plus = 0) => {
+  const date = new Date(`${text}T00:00`);
+  return text && !Number.isNaN(date.getTime()) ? date.setDate(date.getDate() + plus) : null;
+};
 
 export function Sessions({ query }) {
-  const scope = query.get("scope");
-  const state = query.get("state") || "";
-  const archived = query.get("archived") || "no";
-  const [text, setText] = useState("");
+  const given = Object.fromEntries(FIELDS.map((name) => [name, query.get(name)]));
+  const { scope, sort } = given;
+  const [state, text, archived] = [given.state || "", given.text || "", given.archived || "no"];
+  const unfolded = given.subsessions === "all" || state || text; // a sub-session that is looked for is shown
   const [list, setList] = useState(null);
   const [error, setError] = useState(null);
   const [more, setMore] = useState([]);
   const { value: scopes } = useLoaded((signal) => get("scopes", {}, signal), []);
+  const { value: families } = useLoaded((signal) => get("families", {}, signal), [list && list.sessions.map((info) => info.id).join()]);
   const rows = useRef(null);
   const asking = useRef(null);
-  const asked = { scope, state, text, archived: archived === "all" ? null : archived };
+  const asked = { scope, state, text, sort, archived: archived === "all" ? null : archived, subsessions: unfolded ? null : "no", since: dayOf(given.since), until: dayOf(given.until, 1), cost: given.cost };
+  const key = JSON.stringify(asked);
 
   useEffect(() => {
     const control = (asking.current = new AbortController());
@@ -40,9 +51,9 @@ export function Sessions({ query }) {
       }
       if (!control.signal.aborted) timer = setTimeout(load, wait);
     };
-    timer = setTimeout(load, text ? 150 : 0);
+    timer = setTimeout(load, 0);
     return () => (control.abort(), clearTimeout(timer));
-  }, [scope, state, text, archived]);
+  }, [key]);
 
   const pages = [list, ...more].filter(Boolean);
   const next = pages[pages.length - 1]?.next;
@@ -68,37 +79,62 @@ export function Sessions({ query }) {
   };
   useKeys({ j: step(1), k: step(-1) });
   const to = (changed) => {
-    const given = new URLSearchParams(Object.entries({ scope, state, archived: archived === "no" ? "" : archived, ...changed }).filter(([, value]) => value !== null && value !== ""));
-    if (changed.scope === "") given.set("scope", "");
-    return `#/?${given}`;
+    const all = Object.entries({ ...given, ...changed });
+    return `#/?${new URLSearchParams(all.filter(([name, value]) => value !== null && (value !== "" || name === "scope")))}`;
   };
+  const go = (name) => (event) => (location.hash = to({ [name]: event.target.value }));
+  const typing = useRef(null);
+  const typed = (event) => {
+    const { value } = event.target;
+    clearTimeout(typing.current);
+    typing.current = setTimeout(() => location.replace(to({ text: value })), 150);
+  };
+  const narrowed = given.since || given.until || given.cost || given.subsessions || archived === "all";
   return html`
     <main id="main" class="list" tabindex="-1">
       <div class="list-head">
         <h1>Sessions</h1>
         <div class="filters" role="group" aria-label="Filters">
           <div class="switch">${STATES.map(([name, label]) => html`<a href=${to({ state: name })} aria-current=${name === state ? "true" : null}>${label}</a>`)}</div>
-          <input type="search" aria-label="Only with this text in the title" placeholder="Title contains" value=${text} onInput=${(event) => setText(event.target.value)} />
+          <input type="search" aria-label="Only with this text in the title" placeholder="Title contains" value=${text} onInput=${typed} />
           <select aria-label="Scope" onChange=${(event) => (location.hash = to({ scope: event.target.value === "*" ? null : event.target.value }))}>
             <option value="*" selected=${scope === null}>all scopes</option>
             ${scopes?.scopes.map((each) => html`<option value=${each.scope} selected=${scope === each.scope}>${each.shown || "without a scope"} (${count(each.sessions)})</option>`)}
           </select>
-          <label class="check"><input type="checkbox" checked=${archived === "all"} onChange=${(event) => (location.hash = to({ archived: event.target.checked ? "all" : "no" }))} /> archived</label>
+          <select aria-label="Order" onChange=${go("sort")}>${Object.entries(SORTS).map(([name, label]) => html`<option value=${name} selected=${name === (sort || "")}>${label}</option>`)}</select>
         </div>
       </div>
+      <details class="more-filters" open=${Boolean(narrowed)}><summary>More filters</summary>
+        <label>active from <input type="date" value=${given.since || ""} onChange=${go("since")} /></label>
+        <label>to <input type="date" value=${given.until || ""} onChange=${go("until")} /></label>
+        <label>cost at least $ <input type="number" min="0" step="any" value=${given.cost || ""} onChange=${go("cost")} /></label>
+        <label class="check"><input type="checkbox" checked=${archived === "all"} onChange=${(event) => (location.hash = to({ archived: event.target.checked ? "all" : "" }))} /> archived</label>
+        <label class="check"><input type="checkbox" checked=${given.subsessions === "all"} onChange=${(event) => (location.hash = to({ subsessions: event.target.checked ? "all" : "" }))} /> sub-sessions beside the others</label>
+      </details>
       <${Failed} error=${error} />
       ${list === null && !error ? html`<${Loading} />` : null}
       ${looking ? html`<p class="dim" role="status">Looking for ${state} sessions: ${count(pages.reduce((sum, page) => sum + page.looked, 0))} looked at so far …</p>` : null}
-      ${list && !looking && !sessions.length ? html`<div class="empty"><p>No session here.</p><p class="dim">${text || state || scope !== null ? "Change the filters above." : html`Import some: <code>eventlog import FILE</code>, or see <code>eventlog demo</code>.`}</p></div>` : null}
+      ${list && !looking && !sessions.length ? html`<div class="empty"><p>No session here.</p><p class="dim">${text || state || narrowed || scope !== null ? "Change the filters above." : html`Import some: <code>eventlog import FILE</code>, or see <code>eventlog demo</code>.`}</p></div>` : null}
       <ol class="rows" ref=${rows} aria-label="Sessions">
-        ${sessions.map((info) => html`<${Row} key=${info.id} info=${info} waiting=${info.unpriced > 0 && pages.some((page) => page.estimating)} />`)}
+        ${sessions.map((info) => html`<${Row} key=${info.id} info=${info} families=${unfolded ? {} : families || {}} waiting=${info.unpriced > 0 && pages.some((page) => page.estimating)} />`)}
       </ol>
       ${next && !looking ? html`<button class="wide" onClick=${loadMore}>More sessions</button>` : null}
     </main>
   `;
 }
 
-function Row({ info, waiting }) {
+/** A session, and its sub-sessions folded under it. */
+function Row({ info, families, waiting }) {
+  const [open, setOpen] = useState(false);
+  const [below, setBelow] = useState(null);
+  const [error, setError] = useState(null);
+  const number = families[info.id];
+  useEffect(() => {
+    if (!open) return;
+    const control = new AbortController();
+    get("sessions", { parent: info.id, sort: "created", limit: 100, estimates: 1 }, control.signal).then(setBelow, (failure) => failure.name !== "AbortError" && setError(failure));
+    return () => control.abort();
+  }, [open, info.version]);
   const marks = [info.forkOf && "fork", info.parent && "sub-session", info.archived && "archived", info.locked && "no key", info.origin].filter(Boolean);
   return html`
     <li>
@@ -116,6 +152,11 @@ function Row({ info, waiting }) {
         <span class="num"><b><${Cost} ...${info} waiting=${waiting} /></b><small>cost</small></span>
         <span class="when dim">${ago(info.updated)}</span>
       </a>
+      ${number ? html`<details class="below" open=${open} onToggle=${(event) => setOpen(event.currentTarget.open)}>
+        <summary>${counted(number, "sub-session")}</summary>
+        <${Failed} error=${error} />
+        ${open && (below ? html`<ol class="rows">${below.sessions.map((child) => html`<${Row} key=${child.id} info=${child} families=${families} />`)}</ol>${below.next ? html`<p class="dim small">The newest 100 are shown.</p>` : null}` : html`<${Loading} />`)}
+      </details>` : null}
     </li>
   `;
 }

@@ -3,19 +3,20 @@ import { html, Component, useEffect, useRef, useState, useKeys, link, Failed, Lo
 import { get } from "./api.js";
 import { Growing, Message } from "./message.js";
 import { follow } from "./live.js";
+import { Asked } from "./asked.js";
 
 const SIZE = 30;
 
 class Chunk extends Component {
   shouldComponentUpdate(next) {
-    return next.messages !== this.props.messages;
+    return next.messages !== this.props.messages || (next.spent !== this.props.spent && next.messages.some((each) => JSON.stringify(next.spent[each.id]) !== JSON.stringify(this.props.spent[each.id])));
   }
-  render({ messages, session, growing }) {
-    return html`<div class="chunk">${messages.map((message) => html`<${Message} key=${message.id} message=${message} session=${session} growing=${growing} />`)}</div>`;
+  render({ messages, session, growing, spent }) {
+    return html`<div class="chunk">${messages.map((message) => html`<${Message} key=${message.id} message=${message} session=${session} growing=${growing} spent=${spent[message.id]} />`)}</div>`;
   }
 }
 
-export function Transcript({ id, query }) {
+export function Transcript({ id, query, changed }) {
   const [chunks, setChunks] = useState(null);
   const [more, setMore] = useState(false);
   const [newer, setNewer] = useState(false);
@@ -24,6 +25,8 @@ export function Transcript({ id, query }) {
   const [live, setLive] = useState("");
   const scroller = useRef(null);
   const top = useRef(null);
+  const [spent, setSpent] = useState({}); // by message: its model calls
+  const spentFrom = useRef(null);
   const busy = useRef(false);
   const growing = useRef(null);
   growing.current ??= new Growing();
@@ -44,6 +47,16 @@ export function Transcript({ id, query }) {
     }, (failure) => failure.name !== "AbortError" && setError(failure));
     return () => (control.abort(), stop());
   }, [id, around]);
+  const oldest = chunks?.[0]?.messages[0]?.version;
+  useEffect(() => {
+    if (oldest === undefined) return;
+    const control = new AbortController();
+    // beside the page: a long session takes a while until its model calls are known
+    const first = spentFrom.current !== null && oldest >= spentFrom.current ? chunks.at(-1).messages[0]?.version ?? oldest : oldest;
+    spentFrom.current = Math.min(oldest, spentFrom.current ?? oldest);
+    get("spent", { session: id, first }, control.signal).then((found) => setSpent((known) => ({ ...known, ...found.messages })), () => {});
+    return () => control.abort();
+  }, [chunks]);
   useEffect(() => {
     if (!around || !chunks) return;
     const found = [...(scroller.current?.querySelectorAll("article.message") ?? [])].findLast((each) => Number(each.dataset.version) <= around);
@@ -60,6 +73,7 @@ export function Transcript({ id, query }) {
 
   /** Read the newest messages again: those that are unchanged stay the same objects. */
   const refresh = async () => {
+    changed();
     const newest = known.current[known.current.length - 1];
     if (!newest) return;
     const first = newest.messages[0]?.version ?? 0;
@@ -134,9 +148,10 @@ export function Transcript({ id, query }) {
         ${chunks === null && !error ? html`<${Loading} />` : null}
         ${chunks && !chunks.some((chunk) => chunk.messages.length) ? html`<div class="empty"><p>Nothing was said yet.</p></div>` : null}
         ${more ? html`<button class="wide" ref=${top} onClick=${older}>Older messages</button>` : chunks?.length ? html`<p class="mark"><span>the beginning</span></p>` : null}
-        <div>${(chunks || []).map((chunk) => html`<${Chunk} key=${chunk.key} messages=${chunk.messages} session=${id} growing=${growing.current} />`)}</div>
+        <div>${(chunks || []).map((chunk) => html`<${Chunk} key=${chunk.key} messages=${chunk.messages} session=${id} growing=${growing.current} spent=${spent} />`)}</div>
         ${newer ? html`<button class="wide" onClick=${() => later().catch(setError)}>Newer messages</button>` : null}
         ${around ? html`<p class="mark"><a href=${link("s", id)}>To the newest messages</a></p>` : null}
+        ${chunks && !newer && html`<${Asked} id=${id} seen=${chunks} answered=${refresh} />`}
         <p class="live-state dim" role="status">${live}</p>
       </div>
     </main>

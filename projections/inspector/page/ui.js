@@ -65,7 +65,13 @@ export const REASONS = {
   "shown-as-text": "shown as a fixed text",
   "media-replaced": "refused by a provider, and named instead",
   cleared: "result cleared",
+  "arguments-cleared": "arguments cleared",
+  "call-cleared": "result and arguments cleared",
+  "media-cleared": "cleared, and named instead",
+  "reasoning-cleared": "thought cleared",
+  "reasoning-emptied": "thought cleared",
   interrupted: "shown as interrupted",
+  asked: "waits for a person",
   redacted: "redacted",
   covered: "covered by a compaction",
   "rolled-back": "rolled back",
@@ -86,9 +92,24 @@ export const REASONS = {
 export const link = (...parts) => "#/" + parts.filter((part) => part !== "").map(encodeURIComponent).join("/");
 
 export const State = ({ state }) =>
-  state === "running" || state === "unfinished"
+  state === "running" || state === "unfinished" || state === "asked"
     ? html`<span class="badge ${state}"><span class="dot" aria-hidden="true"></span>${state}</span>`
     : null;
+
+/** A button that copies a text, or what a function gives. */
+export function Copy({ text, what, label = "Copy" }) {
+  const [done, setDone] = useState("");
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(typeof text === "function" ? await text() : text);
+      setDone("Copied");
+    } catch (error) {
+      setDone(`Not copied: ${error.message}`);
+    }
+    setTimeout(() => setDone(""), 2000);
+  };
+  return html`<button class="copy" onClick=${copy} aria-label=${`${label}: ${what}`}>${done || label}</button>`;
+}
 
 export const Failed = ({ error }) => (error ? html`<p class="failed" role="alert">${error.message || String(error)}</p>` : null);
 

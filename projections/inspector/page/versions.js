@@ -13,6 +13,7 @@ export const JUMPS = {
   compacted: "compaction",
   "compaction-failed": "compaction failed",
   "compaction-undone": "compaction undone",
+  "provider-compaction": "compaction of the provider",
   "rolled-back": "rollback",
   fork: "fork",
   forked: "fork",
@@ -27,11 +28,11 @@ export const JUMPS = {
 /** What a jump did, in words; ids say nothing to a reader and are left out. */
 export function jumpWords(jump) {
   const name = JUMPS[jump.kind] || jump.kind;
-  const what = jump.what.replace(/\bresult/, "tool result");
+  const what = jump.what;
   switch (jump.kind) {
     case "pruned": {
-      const [results, policy] = what.split(", policy ");
-      return `${name}: ${results} cleared${policy ? ` (policy ${policy})` : ""}`;
+      const [parts, policy] = what.split(", policy ");
+      return `${name}: ${parts} cleared${policy ? ` (policy ${policy})` : ""}`;
     }
     case "restored":
       return `${name}: ${what} shown again`;
@@ -98,7 +99,8 @@ export function Versions({ id, info, query }) {
   });
   const current = jumps.filter((jump) => jump.version === shown);
   const before = current.length ? shown - 1 : jumps.findLast((jump) => jump.version < shown)?.version ?? 1;
-  const { value: diff } = useLoaded((signal) => (history && shown && before >= 1 && before < shown ? get("changes", { session: id, first: before, second: shown }, signal) : Promise.resolve(null)), [id, shown, before, history]);
+  // two whole views are compared: at jumps only, for a slider that moves asks at each stop
+  const { value: diff } = useLoaded((signal) => (current.length && shown && before >= 1 && before < shown ? get("changes", { session: id, first: before, second: shown }, signal) : Promise.resolve(null)), [id, shown, before, history]);
   const known = diff?.second === shown ? diff : null;
   return html`
     <main id="main" class="versions" tabindex="-1">
@@ -117,6 +119,7 @@ export function Versions({ id, info, query }) {
           </select>
         </div>
         <${Marks} jumps=${jumps} />
+        ${here > 1 && html`<p class="small"><a href=${link("s", id, "compare") + `?first=${Math.max(1, before)}&second=${here}`}>Compare two versions side by side</a></p>`}
         <${Failed} error=${historyError} />
         ${shown !== null && html`<${Moment} id=${id} at=${shown} jumps=${current} diff=${known} />`}
         <div class="side-heads"><h2>Everything that was said</h2><h2>What the model saw</h2></div>
@@ -202,7 +205,7 @@ function Row({ message, id, growing, changed }) {
   `;
 }
 
-function Seen({ part, seen, message, id, growing }) {
+export function Seen({ part, seen, message, id, growing }) {
   if (!seen) return null;
   const reason = seen.reason === "shown" ? "output cut to a preview" : REASONS[seen.reason] || seen.reason;
   if (seen.state === "gone") return part.reason === "never-sent" || part.reason === "empty" ? null : html`<p class="seen gone small"><span class="tag why">gone: ${reason}</span></p>`;

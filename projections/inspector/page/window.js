@@ -22,8 +22,8 @@ const MANY = 400000; // tokens from which a look ahead takes seconds, and is tak
 let charts = null;
 const chartLibrary = () =>
   (charts ??= new Promise((resolve, reject) => {
-    const sheet = Object.assign(document.createElement("link"), { rel: "stylesheet", href: "/page/vendor/uplot.css" });
-    const script = Object.assign(document.createElement("script"), { src: "/page/vendor/uplot.js" });
+    const sheet = Object.assign(document.createElement("link"), { rel: "stylesheet", href: "page/vendor/uplot.css" });
+    const script = Object.assign(document.createElement("script"), { src: "page/vendor/uplot.js" });
     script.onload = () => resolve(window.uPlot);
     script.onerror = () => reject(new Error("the chart could not be loaded"));
     document.head.append(sheet, script);

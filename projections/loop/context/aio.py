@@ -29,15 +29,17 @@ from projections.loop.context.retrying import Attempts, fail, raise_said
 from projections.loop.context.window import ContextWindow
 
 if TYPE_CHECKING:
-    from eventlog.session.lease import Lease
+    from eventlog.session.held_lease import Lease
     from eventlog.session.session import Session
     from eventlog.session.tool_call import ToolCall
     from eventlog.values import Attachment, Model
     from projections.loop.context.compaction_run import CompactionResult
+    from projections.loop.context.model_request import ModelRequest
     from projections.loop.context.running_call import RunningCall
     from projections.loop.context.running_task import RunningTask
-    from projections.loop.context.window_state import ModelRequest, WindowState
+    from projections.loop.context.window_state import WindowState
     from projections.loop.decision.steps import CallModel, PendingCall, Prune, RunSubtask, Step
+    from projections.requests.forms import RequestForm
     from projections.view.model_view import ModelView
 
 __all__ = ["AsyncContextWindow", "afill", "afill_retrying"]
@@ -116,11 +118,22 @@ class AsyncContextWindow:
         """Tokens of a request with the view as it is; see `ContextWindow.tokens`."""
         return self.sync.tokens
 
+    @property
+    def waits(self) -> int:
+        """Steps that waited for a summary in the background; see `ContextWindow.waits`."""
+        return self.sync.waits
+
     async def begin(
-        self, step: CallModel, model: Model | str | None = None, *, agent: str = "", snapshot: str | None = None
+        self,
+        step: CallModel,
+        model: Model | str | None = None,
+        *,
+        agent: str = "",
+        snapshot: str | None = None,
+        form: RequestForm | str | None = None,
     ) -> tuple[Reply, ModelRequest]:
         """Open the reply that a step fills; see `ContextWindow.begin`."""
-        return await asyncio.to_thread(self.sync.begin, step, model, agent=agent, snapshot=snapshot)
+        return await asyncio.to_thread(self.sync.begin, step, model, agent=agent, snapshot=snapshot, form=form)
 
     async def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], Awaitable[str]]) -> None:
         """Run one call with a coroutine as its tool; see `ContextWindow.run`.
@@ -211,6 +224,9 @@ async def _run_task(task: RunningTask, run: Callable[[Session], Awaitable[str | 
                 if turn.state == "failed":
                     await turn.retry()
                 answer = await run(task.session) if turn.mine else None
+            if answer is None and await asyncio.to_thread(task.waits, turn.sync):
+                await asyncio.to_thread(task.ask)
+                return
             if answer is None:
                 answer = await asyncio.to_thread(task.answer, turn.sync)
         except Exception as error:  # noqa: BLE001  # as with a tool

@@ -14,7 +14,6 @@ from eventlog.validation import require, require_or_none
 from eventlog.values import MessageError
 from projections.loop.context.window_state import WindowState
 from projections.loop.decision.refused_media import media_to_replace
-from projections.loop.decision.refusing_targets import target_of
 
 __all__ = ["close_open_reply", "end_reply", "refusal"]
 
@@ -59,7 +58,7 @@ def _with_parts(error: MessageError, session: Session) -> MessageError:
     media = media_to_replace(now, error, 1)
     if not media:
         return error
-    data = {**msgspec.json.decode(error.data or "{}"), "media": media, "target": target_of(now.options.model)}
+    data = {**msgspec.json.decode(error.data or "{}"), "media": media, "target": now.options.asked}
     listed = ", ".join(f"Media({one.part!r}, {one.mime!r}, {one.name!r})" for one in media)
     return MessageError(
         error.name,

@@ -11,23 +11,25 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.validation import require, require_or_none
 from eventlog.values import Limits
-from projections.conversation.parts import ToolPart
+from projections.conversation.parts import FilePart, Message, ReasoningPart, ToolPart
 from projections.loop.context.window import ContextWindow
 from projections.loop.decision.next_step import next_step
 from projections.loop.decision.steps import Blocked, Step, Stop
+from projections.reports.cache_uses import CacheUse, newest_cache_use
 from projections.view.opening_words import arguments, opening
 from projections.view.selection import visible_messages
-from projections.window.sizing.breakdown import MessageSize, PartSize, TokensByKind, ToolSize, break_down
+from projections.window.sizing.breakdown import MessageSize, PartSize, TokensByKind, ToolSize, break_down, kind_of_part
 
 if TYPE_CHECKING:
     from projections.loop.decision.loop_state import LoopState, UndoableChange
     from projections.loop.decision.situation import Situation
     from projections.view.part_rendering import Resolver
-    from projections.window.prune.planner import PrunePlan
+    from projections.window.prune.planners import PrunePlan
 
 __all__ = [
     "ChangeInForce",
@@ -54,7 +56,7 @@ class StepPreview(msgspec.Struct, frozen=True):
 
 
 class PrunePreview(msgspec.Struct, frozen=True):
-    """A preview of a prune: the results that it would clear now."""
+    """A preview of a prune: what it would clear now."""
 
     enabled: bool
     policy: str
@@ -66,7 +68,10 @@ class PrunePreview(msgspec.Struct, frozen=True):
     freed: int
     """Tokens, calibrated."""
     parts: tuple[PartSize, ...]
-    """The tool parts, oldest first; `tokens` are those of the results alone, calibrated."""
+    """Parts to clear, oldest first; `tokens` are calibrated.
+
+    They are those of a call's result alone, or with the kind "arguments" of its arguments.
+    """
 
 
 class CompactionPreview(msgspec.Struct, frozen=True):
@@ -93,16 +98,19 @@ class CompactionPreview(msgspec.Struct, frozen=True):
 class ChangeInForce(msgspec.Struct, frozen=True):
     """A prune or a compaction in force."""
 
-    kind: Literal["prune", "compaction"]
+    kind: Literal["prune", "compaction", "provider-compaction"]
+    """"provider-compaction": a compaction that the provider made."""
     version: int
     parts: tuple[str, ...]
-    """The tool parts that are cleared, or the compaction's part."""
+    """The parts that are cleared, or the compaction's part."""
     policy: str = ""
     """Who chose the parts of a prune."""
     freed: int | None = None
     """Tokens that the prune freed."""
     tokens_after: int | None = None
     """Tokens of the view after the compaction."""
+    arguments: tuple[str, ...] = ()
+    """The calls whose arguments are cleared."""
 
 
 class CompactionFailure(msgspec.Struct, frozen=True):
@@ -151,6 +159,12 @@ class WindowReport(msgspec.Struct, frozen=True):
     """Whether a full window is compacted automatically."""
     messages: int
     """Messages of the view."""
+    target: str
+    """The target that the view is for, "" if no model is known."""
+    boundary: str | None
+    """Part of the compaction that the view begins with."""
+    boundary_for_all: str | None
+    """Part of the newest compaction that every target can read."""
     kinds: TokensByKind
     tools: tuple[ToolSize, ...]
     """The largest first, as are the next two."""
@@ -165,6 +179,8 @@ class WindowReport(msgspec.Struct, frozen=True):
     failures: tuple[CompactionFailure, ...]
     """The newest compactions that failed, oldest first."""
     calibration: tuple[ModelRatio, ...]
+    cache: CacheUse | None
+    """The cache use of the newest turn's step; None: there is none."""
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values; limits by name."""
@@ -208,6 +224,9 @@ def window_report(
         used=None if loop.last_step is None else loop.last_step.tokens,
         auto=state.policy.overflow.auto,
         messages=len(view.messages),
+        target=view.target,
+        boundary=view.boundary,
+        boundary_for_all=situation.summarisable.in_force,
         kinds=breakdown.kinds,
         tools=breakdown.tools,
         largest_messages=breakdown.messages[:largest],
@@ -220,6 +239,7 @@ def window_report(
             CompactionFailure(entry.version, entry.auto, entry.reason) for entry in loop.trail if entry.kind == "failed"
         ),
         calibration=tuple(_ratios(loop)),
+        cache=newest_cache_use(window.session),
     )
 
 
@@ -281,18 +301,31 @@ def _results(now: Situation, plan: PrunePlan, resolve: Resolver | None) -> Itera
     for name in plan.parts:
         message, part = now.state.where[name]
         if isinstance(part, ToolPart):
-            tokens = round(now.measure.ratio * now.measure.counted(part))
-            yield PartSize(
-                part.id,
-                message.id,
-                "tool",
-                tokens,
-                part.tool,
-                part.title,
-                part.pruned,
-                part.full is not None,
-                "" if resolve is None else opening(arguments(resolve(part.input))),
-            )
+            size = _of_call(message, part, now.measure.counted(part), resolve)
+        elif isinstance(part, (ReasoningPart, FilePart)):
+            size = PartSize(part.id, message.id, kind_of_part(part), now.measure.counted(part))
+        else:
+            continue
+        yield replace(size, tokens=round(now.measure.ratio * size.tokens))
+    for name in plan.arguments:
+        message, part = now.state.where[name]
+        if isinstance(part, ToolPart):
+            tokens = round(now.measure.ratio * now.measure.clearing_arguments(part))
+            yield replace(_of_call(message, part, tokens, resolve), kind="arguments")
+
+
+def _of_call(message: Message, part: ToolPart, tokens: int, resolve: Resolver | None) -> PartSize:
+    return PartSize(
+        part.id,
+        message.id,
+        "tool",
+        tokens,
+        part.tool,
+        part.title,
+        part.pruned or part.arguments_pruned,
+        part.full is not None,
+        "" if resolve is None else opening(arguments(resolve(part.input))),
+    )
 
 
 def _step_preview(step: Step) -> StepPreview:
@@ -305,7 +338,14 @@ def _change_in_force(window: ContextWindow, change: UndoableChange) -> ChangeInF
     recorded = next(iter(window.session.events(after=change.version - 1, upto=change.version)))
     event = recorded.event
     if isinstance(event, ev.Pruned):
-        return ChangeInForce("prune", change.version, change.parts, policy=event.policy, freed=event.freed)
+        return ChangeInForce(
+            "prune",
+            change.version,
+            change.parts,
+            policy=event.policy,
+            freed=event.freed,
+            arguments=change.arguments,
+        )
     after = event.tokens_after if isinstance(event, ev.CompactionCompleted) else None
     return ChangeInForce(change.kind, change.version, change.parts, tokens_after=after)
 

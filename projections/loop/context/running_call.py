@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from eventlog.errors import RefusedError
+from eventlog.session.asking import ready_to_run
 from eventlog.session.tool_call import ToolCall
 from eventlog.validation import json_value, require
 from projections.conversation.parts import ToolPart
@@ -38,15 +39,21 @@ def start_call(session: Session, state: WindowState, call: PendingCall) -> Runni
 
     See `ContextWindow.start`.
     """
-    reply = state.open_reply
-    if reply is None or not reply.is_open:
+    reply, text = state.open_reply, call.input
+    if call.part in state.conversation.asked:
+        ready = ready_to_run(session.executor, call.part)
+        if ready is None:
+            return None
+        handle, text = ToolCall(session.executor, call.part, call.call, session.executor.leases.held), ready
+    elif reply is None or not reply.is_open:
         raise RefusedError("no reply is open", expected="`begin`")
-    handle = reply.call(call.part)
-    arguments = _arguments(call.input)
+    else:
+        handle = reply.call(call.part)
+    arguments = _arguments(text)
     if not call.running:
-        handle.start("{}" if arguments is None else call.input or "{}")
+        handle.start("{}" if arguments is None else text or "{}")
     if arguments is None:
-        handle.fail(f"the arguments are not a JSON object: {call.input[:200]}")
+        handle.fail(f"the arguments are not a JSON object: {text[:200]}")
         return None
     asked_by, part = state.conversation.where.get(call.part, (None, None))
     if asked_by is not None and isinstance(part, ToolPart) and is_switched_off(part, asked_by, state.conversation):

@@ -7,15 +7,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from eventlog.errors import CallError, LeaseHeldError, RefusedError
-from eventlog.session.outcome import has_open_work
+from eventlog.session.answering import Allow, has_asked
+from eventlog.session.asking import ask_event, ready_to_run
+from eventlog.session.outcome import open_work
 from eventlog.session.subsessions import subsession_metadata
+from eventlog.session.tool_call import ToolCall
 from eventlog.validation import require
 from eventlog.values import INTERRUPTED
 from projections.conversation.parts import ToolPart
 from projections.loop.context.open_reply import open_reply, require_no_reply
 from projections.loop.context.running_call import SWITCHED_OFF
 from projections.loop.decision.steps import PendingCall
-from projections.loop.tasks.answer import answer_text
+from projections.loop.tasks.answer_text import answer_text
 from projections.loop.tasks.task_calls import (
     TASK,
     TaskRequest,
@@ -30,7 +33,6 @@ from projections.view.offer import is_switched_off
 
 if TYPE_CHECKING:
     from eventlog.session.session import Session
-    from eventlog.session.tool_call import ToolCall
     from eventlog.session.turn import Turn
     from projections.conversation.parts import Message
     from projections.loop.context.window_state import WindowState
@@ -53,6 +55,10 @@ def begin_task(session: Session, state: WindowState, call: PendingCall) -> Runni
         wrong = str(error)
     if handle is not None and is_switched_off(part, message, state.conversation):
         request, wrong = None, SWITCHED_OFF.format(tool=call.tool)
+    if handle is None and part.waits:
+        if ready_to_run(session.executor, call.part) is None:
+            return None
+        handle = ToolCall(session.executor, call.part, call.call, session.executor.leases.held)
     if handle is not None and not call.running:
         if request is None:
             handle.start("{}")
@@ -99,7 +105,11 @@ def _placed(state: WindowState, call: PendingCall) -> tuple[ToolCall | None, Mes
     reply = state.open_reply
     handle = reply.call(call.part) if reply is not None and reply.is_open else None
     message, part = state.conversation.where.get(call.part, (None, None))
-    if message is None or not isinstance(part, ToolPart) or not (handle or is_task(part.tool, part.details)):
+    if (
+        message is None
+        or not isinstance(part, ToolPart)
+        or not (handle or part.waits or is_task(part.tool, part.details))
+    ):
         raise RefusedError("no reply is open", expected="`begin`, or a task that a crash broke off")
     return handle, message, part
 
@@ -160,6 +170,9 @@ class RunningTask:
                     if turn.state == "failed":
                         turn.retry()
                     answer = run(self.session) if turn.mine else None
+                if answer is None and self.waits(turn):
+                    self.ask()
+                    return
                 if answer is None:
                     answer = self.answer(turn)
             except Exception as error:  # noqa: BLE001  # any exception of a task is its result
@@ -179,6 +192,19 @@ class RunningTask:
         if turn.state != "done":
             raise RefusedError(f"the task is {turn.state}", expected="a new one", session=self.session.id)
         return answer_text(self.session, turn.answer)
+
+    def waits(self, turn: Turn) -> bool:
+        """Whether calls of the sub-session were asked, and its turn goes on with their answers."""
+        return turn.state in {"asked", "new", "resumed"} and has_asked(self.session.executor)
+
+    def ask(self) -> None:
+        """Let the call wait for as long as calls of its sub-session wait for a person."""
+        waiting = self.session.asked_calls()
+        reason = "; ".join(f"{call.tool}: {call.reason}".removesuffix(": ") for call in waiting)
+        executor, bodies = self._parent.executor, dict[bytes, bytes]()
+        executor.command([ask_event(executor, self._call.part, reason, self._call.input, bodies)], bodies)
+        if not self.session.asked_calls():  # a person has answered meanwhile
+            self._parent.answer_call(self._message, self._call.call, Allow())
 
     def succeed(self, answer: str) -> None:
         """Record the answer as the call's result."""
@@ -204,7 +230,7 @@ class RunningTask:
         if breaks_off(error, resumed=self.is_resumed):
             raise error
         stopped = self.is_stopped()
-        if has_open_work(self.session.reader):
+        if open_work(self.session.reader):
             self.session.interrupt("its task ended with an error")
         said = INTERRUPTED if stopped else f"{type(error).__name__}: {error}"
         if self._handle is not None:

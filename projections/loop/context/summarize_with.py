@@ -21,8 +21,9 @@ from eventlog.streams.retry_after import asked_wait
 from eventlog.streams.steps import Called, Ended, Said, Step, Used
 from eventlog.validation import require_function
 from projections.loop.context.backoff import Backoff, is_transient
+from projections.loop.context.model_request import ModelRequest
 from projections.loop.context.refused_request import refusal
-from projections.loop.context.window_state import ModelRequest
+from projections.requests.forms import RequestForm, form_named
 from projections.view.options import DEFAULT
 from projections.window.compaction.request import SummaryRequest
 from projections.window.compaction.summarizer import Piece, Summarizer, ToolCalled
@@ -37,6 +38,7 @@ def summarize_with(
     ask: Callable[[ModelRequest], object],
     *,
     api: API | None = None,
+    form: RequestForm | str | None = None,
     attempts: int = 4,
     first_wait: float = 0.5,
     longest_wait: float = 60.0,
@@ -45,13 +47,14 @@ def summarize_with(
     """Return a summariser that asks a model as the loop does.
 
     `ask` is given a request, the conversation and the prompt without tools, and returns the answer,
-    as for `fill_retrying`; it may be a coroutine function. `api` names the API of the answer. An
-    answer that failed before any text is asked for again, `attempts` times in all: the wait doubles
-    from `first_wait` seconds to `longest_wait`, as in `fill_retrying`; `sleep` waits so many
-    seconds.
+    as for `fill_retrying`; it may be a coroutine function. `api` names the API of the answer,
+    `form` the provider's form of `request.body`, as in `ContextWindow.begin`. An answer that failed
+    before any text is asked for again, `attempts` times in all: the wait doubles from `first_wait`
+    seconds to `longest_wait`, as in `fill_retrying`; `sleep` waits so many seconds.
     """
     require_function(ask, "`ask` is a function that returns an answer")
     require_function(sleep, "sleep is a function that is given seconds")
+    named = None if form is None else form_named(form)
     backoff = Backoff(attempts=attempts, first=first_wait, longest=longest_wait)
 
     def summarize(request: SummaryRequest) -> Generator[Piece]:
@@ -59,7 +62,7 @@ def summarize_with(
         for attempt in range(1, attempts + 1):
             reading = _Reading(api)
             try:
-                for chunk in chunks_of(ask(_request(request))):
+                for chunk in chunks_of(ask(_request(request, named))):
                     yield from reading.pieces(chunk)
                 yield from reading.end()
             except Exception as error:
@@ -76,7 +79,7 @@ def summarize_with(
         for attempt in range(1, attempts + 1):
             reading = _Reading(api)
             try:
-                answer: Any = ask(_request(request))
+                answer: Any = ask(_request(request, named))
                 answer = await answer if isawaitable(answer) else answer
                 async for chunk in _later(answer):
                     for piece in reading.pieces(chunk):
@@ -139,9 +142,10 @@ async def _later(answer: object) -> AsyncGenerator[Any]:
             yield chunk
 
 
-def _request(asked: SummaryRequest) -> ModelRequest:
+def _request(asked: SummaryRequest, form: RequestForm | None) -> ModelRequest:
     system = (asked.system,) if asked.system else ()
-    return ModelRequest(asked.conversation(), system, None, None, 0, b"", DEFAULT, asked.tokens, None)
+    request = ModelRequest(asked.conversation(), system, None, None, 0, b"", DEFAULT, asked.tokens, None)
+    return request.in_form(form)
 
 
 def _failure(error: Exception, attempts: int) -> Exception:

@@ -6,7 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from eventlog.errors import RefusedError
-from projections.loop.decision.loop_state import LoopState, LoopStateProjection, UndoableChange
+from projections.loop.decision.loop_state import LoopState, UndoableChange
+from projections.loop.decision.loop_state_projection import LoopStateProjection
 from projections.replay.loop import replay
 
 if TYPE_CHECKING:
@@ -27,10 +28,13 @@ def undo_newest(session: Session, loop: LoopState) -> str:
     if newest is None:
         raise RefusedError("there is nothing to undo", expected="a prune, a compaction or a rollback")
     if newest.kind == "prune":
-        session.context.unprune(newest.parts)
+        session.context.unprune(newest.parts, arguments=newest.arguments)
+        return "prune"
+    if newest.kind == "provider-compaction":  # the targets that it counts for are shown the messages again
+        session.remove_part(newest.parts[0])
     else:
         session.context.undo_compaction()
-    return newest.kind
+    return "compaction"
 
 
 def newest_change(source: EventSource, loop: LoopState) -> UndoableChange | None:

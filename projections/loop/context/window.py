@@ -1,8 +1,7 @@
 """`ContextWindow`: keeps requests inside the model's window, and names the next step.
 
-Decisions are pure functions (`next_step.py`, the planners) of what `WindowState` reads. This object
-carries them out with the session's ordinary commands. The program calls the model and runs the
-tools: `begin` opens the reply to be filled, `RunTools` names the calls. For one thread.
+Decisions are pure functions of what `WindowState` reads; this object carries them out. The program
+calls the model and runs the tools: `begin` opens a reply, `RunTools` names calls. For one thread.
 """
 
 from __future__ import annotations
@@ -13,18 +12,19 @@ from typing import TYPE_CHECKING, Any, Self, get_args
 
 from eventlog.errors import CallError, RefusedError
 from eventlog.errors.base import giving_way_to
+from eventlog.session.held_lease import Lease
 from eventlog.session.inputs import model_of
-from eventlog.session.lease import Lease
 from eventlog.validation import require, require_call, require_function, require_or_none
 from eventlog.values import Limits, Model
+from projections.loop.context.background_summary import in_background
 from projections.loop.context.compaction_run import CompactionResult, CompactionRun
 from projections.loop.context.offered_tools import OfferedTools
-from projections.loop.context.open_reply import open_reply, require_no_reply
+from projections.loop.context.open_reply import begin_step, open_reply, require_no_reply
 from projections.loop.context.refused_request import close_open_reply
 from projections.loop.context.running_call import RunningCall, fail, start_call, succeed
 from projections.loop.context.running_task import RunningTask, begin_subtask, begin_task
 from projections.loop.context.undo import undo_newest
-from projections.loop.context.window_state import ModelRequest, WindowState
+from projections.loop.context.window_state import WindowState
 from projections.loop.decision.next_step import next_step
 from projections.loop.decision.steps import (
     Blocked,
@@ -38,6 +38,7 @@ from projections.loop.decision.steps import (
     RunSubtask,
     Step,
 )
+from projections.requests.forms import RequestForm, form_named
 from projections.window.compaction.offline import summarize_offline
 from projections.window.policy.hooks import Hooks
 from projections.window.policy.policy import ContextPolicy
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from eventlog.session.session import Session
     from eventlog.session.tool_call import ToolCall
     from eventlog.values import Attachment
+    from projections.loop.context.model_request import ModelRequest
     from projections.view.model_view import ModelView
     from projections.view.options import RenderOptions
     from projections.window.compaction.summarizer import Summarizer
@@ -78,40 +80,49 @@ class ContextWindow:
         tools: Sequence[Mapping[str, Any]] | None = None,
         recall: bool = False,
         checkpoint_every: int = 2_000,
+        endpoint: str = "",
+        background: bool = False,
     ) -> None:
         """Open a window on a session; nothing is written before `with`, or a command.
 
         `policy` (or the name of one), `model` and `limits` win over what the session recorded;
         `with` and `record` record them. Limits that are neither given nor recorded for the model
-        are those of the catalogue. `options` (provider constraints, reminders) win over the
-        policy's preset; their model is the session's, and every step records them. `summary_model`
-        is recorded with summaries; its limits are taken to be those of the model. `tools` are the
-        schemas that are offered from here on, in the provider's form; without them those that the
-        session has recorded. `recall` offers the model a tool that reads truncated output: `with`
-        adds it to the session's tools, and `run` answers its calls. `environment` has the switches
-        (`EVENTLOG_PRUNE` …), `os.environ` by default. Checkpoints are stored after every
-        compaction, and after `checkpoint_every` events. `summarizer` writes the summaries of
-        compactions, `hooks` change requests and prompts. Raises `UnknownModelError` for a `model`
-        without `limits` that the store's catalogue does not know.
+        are those of the catalogue. `options` (constraints, reminders) win over the policy's preset;
+        their model is the session's, and every step records them. `endpoint` names the host, region
+        or account that is asked, if one refuses the ciphers of another. `summarizer` writes the
+        summaries of compactions; `summary_model` is recorded with them, and its limits are taken to
+        be those of the model. `hooks` change requests and prompts. `tools` are the schemas that are
+        offered from here on, in the provider's form; without them those that the session has
+        recorded. `recall` offers the model a tool that reads truncated output: `with` adds it to
+        the session's tools, and `run` answers its calls. `environment` has the switches
+        (`EVENTLOG_PRUNE` …), `os.environ` by default. With `background` a thread writes summaries
+        in a sub-session while this goes on; not with `summarize_offline`. Checkpoints are stored
+        after every compaction, and after `checkpoint_every` events. Raises `UnknownModelError` for
+        a `model` without `limits` that the store's catalogue does not know.
         """
         require(int, checkpoint_every, "checkpoint_every is a number of events")
         require_call(summarizer, "a summariser is a function that is given a request")
         self.state = WindowState(
-            session, policy, model=model, limits=limits, hooks=hooks, options=options, environment=environment
+            session,
+            policy,
+            model=model,
+            limits=limits,
+            hooks=hooks,
+            options=options,
+            environment=environment,
+            endpoint=endpoint,
         )
         """The window's knowledge of the session: policy, limits, sizes, counts."""
         self.state.pays_for_summaries = summarizer is not summarize_offline
         self.session = session
         """The session that this is the window of."""
-        self._summarizer = summarizer
-        self._summary_model = model_of(summary_model)
+        self._summarizer, self._summary_model = summarizer, model_of(summary_model)
+        self._background = in_background(session, self.state, summarizer, self._summary_model, wanted=background)
         self._tools = OfferedTools(session, tools, recall=recall)
-        self._checkpoint_every = checkpoint_every
-        self._saved = session.version
+        self._checkpoint_every, self._saved = checkpoint_every, session.version
         self._resumed = False
-        """Whether the calls of this step are those of a message that a crash closed."""
+        """Whether the calls of this step are those of a finished message."""
         self._step: Step | None = None
-        """The newest step."""
 
     # -- the loop ------------------------------------------------------------------------------
 
@@ -156,6 +167,8 @@ class ContextWindow:
         if self.session.version - self._saved >= self._checkpoint_every:
             self.save()
         self._step = next_step(self.state.situation(allow_repeats=allow_repeats))
+        while self._background is not None and self._background.look(self._step):
+            self._step = next_step(self.state.situation(allow_repeats=allow_repeats))
         return self._step
 
     def perform(self, step: Step) -> CompactionResult | None:
@@ -167,7 +180,8 @@ class ContextWindow:
         session = self.session
         match step:
             case Prune():
-                session.context.prune(step.plan.parts, policy=step.plan.policy, freed=step.plan.freed)
+                plan = step.plan
+                session.context.prune(plan.parts, arguments=plan.arguments, policy=plan.policy, freed=plan.freed)
             case ReplaceMedia():
                 session.context.replace_media(step.media, reason=step.reason, target=step.target)
             case RequestCompaction():
@@ -188,28 +202,24 @@ class ContextWindow:
         *,
         agent: str = "",
         snapshot: str | None = None,
+        form: RequestForm | str | None = None,
     ) -> tuple[Reply, ModelRequest]:
         """Open the reply that a step fills, and record its request; needs the lease (`with`).
 
         The program fills the reply and ends it with `reply.finish`, after `reply.end_step` where
         tools run in between. `agent` is the question's by default; `snapshot` is the state of the
-        user's files.
+        user's files. `form` is a provider's form, or the name of one (`requests/forms.py`):
+        `request.body` is then the request in it, and the step records the form and its digest.
         """
         require(CallModel, step, "the step that a reply fills is a CallModel")
         require(str, agent, "an agent is a str")
         require_or_none(str, snapshot, "a snapshot is a str")
+        form = None if form is None else form_named(form)
         require_no_reply(self.session, self.state)
         self._tools.record(self.state)
-        request = self.state.request(step)
+        request = self.state.request(step).in_form(form)
         reply = open_reply(self.session, self.state, step.reply_to, request, model or self.state.model, agent=agent)
-        reply.step(
-            view_version=request.version,
-            view_digest=request.digest,
-            render=request.render,
-            snapshot=snapshot,
-            counted=request.counted,
-            patch=request.patch,
-        )
+        begin_step(reply, request, snapshot=snapshot, endpoint=self.state.endpoint)
         return reply, request
 
     def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], str]) -> None:
@@ -232,12 +242,13 @@ class ContextWindow:
             self.succeed(running.call, output)
 
     def start(self, call: PendingCall) -> RunningCall | None:
-        """Record, durably, that a call of the open reply runs; None for a call with a result.
+        """Record, durably, that a call runs; None for one with a result, or asked again.
 
-        A call has it at once if its arguments are no JSON object, or the question switches its tool
-        off (failures), or if the window answers it (`recall`).
+        It has one at once if its arguments are no JSON object, its tool is switched off, or the
+        window answers it (`recall`).
         """
         require(PendingCall, call, "a call that is to run is a PendingCall")
+        self._resumed = self._resumed or call.part in self.state.conversation.asked
         return start_call(self.session, self.state, call)
 
     def succeed(
@@ -263,7 +274,7 @@ class ContextWindow:
         """Close the open reply, once all its calls have results."""
         reply, resumed, self._resumed = self.state.open_reply, self._resumed, False
         if resumed and (reply is None or not reply.is_open):
-            return  # the message of tasks that a crash broke off was closed by then
+            return  # it was finished before: by a crash that broke off tasks, or to ask a person
         if reply is None:
             raise RefusedError("no reply is open", expected="`begin`")
         reply.finish(reason)
@@ -291,6 +302,7 @@ class ContextWindow:
         None if it has its result already: a failure that says what is wrong with the arguments.
         """
         require(PendingCall, call, "a call that is to run is a PendingCall")
+        self._resumed = self._resumed or call.part in self.state.conversation.asked
         task = begin_task(self.session, self.state, call)
         self._resumed = self._resumed or (task is not None and task.is_resumed)
         return task
@@ -329,22 +341,21 @@ class ContextWindow:
         """Tokens of a request with the present view, calibrated by the provider's reports."""
         return self.state.tokens
 
+    @property
+    def waits(self) -> int:
+        """Steps of this window that waited for a summary in the background."""
+        return self._background.waits if self._background else 0
+
     # -- by hand -------------------------------------------------------------------------------
 
     def prune(self, *, inside: bool = False, policy: str | None = None) -> Prune | None:
-        """Prune now, as after a loop, if enough is freed; return the step.
+        """Prune now, however full the window is, if enough is freed; return the step.
 
-        However full the window is. `inside` prunes as inside a loop, `policy` names a planner; by
-        default it is that of the policy, or "recency".
+        `inside` prunes as inside a loop; `policy` names a planner, by default the policy's.
         """
-        require_or_none(str, policy, "a policy is the name of a planner")
-        self.state.catch_up()
-        planner = policy or self.state.policy.prune.by_hand
-        plan = self.state.situation().prune_plan(inside=inside, planner=planner)
-        if plan is None:
-            return None
-        step = Prune(plan)
-        self.perform(step)
+        step = self.state.prune_by_hand(inside=inside, planner=policy)
+        if step is not None:
+            self.perform(step)
         return step
 
     def compact(self) -> CompactionResult:
@@ -370,25 +381,16 @@ class ContextWindow:
     # -- helpers -------------------------------------------------------------------------------
 
     def _request_compaction(self, *, auto: bool, overflow: bool | None) -> str:
-        like = self.state.newest_user_message()
-        return self.session.context.request_compaction(
-            auto=auto,
-            overflow=overflow,
-            agent="" if like is None else like.agent,
-            model=self.state.model if like is None else like.model,
-        )
+        agent, model = self.state.asks_as
+        return self.session.context.request_compaction(auto=auto, overflow=overflow, agent=agent, model=model)
 
     def _compact(self, step: Compact) -> CompactionResult:
         state = self.state
         state.catch_up()
         like = state.conversation.messages[step.message]
+        now, model = state.situation(), self._summary_model or like.model or state.model
         run = CompactionRun(
-            self.session,
-            state.situation(),
-            state.version,
-            summarizer=self._summarizer,
-            hooks=state.hooks,
-            model=self._summary_model or like.model or state.model,
+            self.session, now, state.version, summarizer=self._summarizer, hooks=state.hooks, model=model
         )
         result = run.run(step)
         state.catch_up()

@@ -14,15 +14,17 @@ import msgspec
 from eventlog.session.inputs import model_of
 from eventlog.session.session import Session
 from eventlog.validation import require, require_limits, require_or_none
-from eventlog.values import Content, Limits, Model, Truncation
-from projections.loop.decision.loop_state import LoopState, LoopStateProjection
-from projections.loop.decision.refusing_targets import refusing, target_of
+from eventlog.values import Content, Limits, Model, Truncation, target_of
+from projections.loop.context.model_request import ModelRequest
+from projections.loop.decision.loop_state import LoopState
+from projections.loop.decision.loop_state_projection import LoopStateProjection
+from projections.loop.decision.refusing_targets import refusing
 from projections.loop.decision.situation import Situation
-from projections.loop.decision.steps import CallModel
+from projections.loop.decision.steps import CallModel, Prune
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower
 from projections.tokens import CharsCounter, LogCountCache, counter_named, encoding_for
-from projections.view.model_view import RENDERER, LiveView, RunningDigest, digest_of
+from projections.view.model_view import LiveView, RunningDigest, digest_of
 from projections.view.options import RenderOptions, preset
 from projections.view.system_prompt import two_segments
 from projections.view.token_count import ViewCounter
@@ -49,35 +51,10 @@ if TYPE_CHECKING:
     from projections.view.neutral import NeutralMessage
     from projections.window.sizing.sizes import Sizes
 
-__all__ = ["LAST_STEP", "ModelRequest", "WindowState"]
+__all__ = ["LAST_STEP", "WindowState"]
 
 LAST_STEP = "This is the last step of this turn: no more tools may be called.  Say what was done, what is left to do, and how to go on."
 """Assistant text at the end of the request for a turn's last step."""
-
-
-class ModelRequest(NamedTuple):
-    """The request for one step of the loop, with the changes of hooks in it."""
-
-    messages: Sequence[NeutralMessage]
-    system: tuple[str, ...]
-    tools: str | None
-    """The schemas of the tools that the question allows, a JSON array, or None."""
-    format: str | None
-    """The output format that the question asks for, as JSON, or None."""
-    version: int
-    """The request shows the session right after this version."""
-    digest: bytes
-    """SHA-256 of messages, system prompt, tools and format."""
-    options: RenderOptions
-    counted: int
-    """Tokens as counted, before calibration."""
-    patch: str | None
-    """How the request differs from the view because of hooks, as JSON."""
-
-    @property
-    def render(self) -> str:
-        """Renderer and options, as the JSON that a step records."""
-        return msgspec.json.encode({"renderer": RENDERER, "options": self.options}, order="deterministic").decode()
 
 
 class _Settings(NamedTuple):
@@ -101,6 +78,7 @@ class WindowState:
         hooks: Hooks | None = None,
         options: RenderOptions | None = None,
         environment: Mapping[str, str] | None = None,
+        endpoint: str = "",
     ) -> None:
         """Read a session; the arguments are those of `ContextWindow`."""
         require(Session, session, "a window is that of a Session")
@@ -111,7 +89,10 @@ class WindowState:
             require((ContextPolicy, str), policy, "a policy is a ContextPolicy, or the name of one")
         if limits is not None:
             require_limits(limits)
+        require(str, endpoint, "an endpoint is named by a str")
         self.hooks = hooks or Hooks()
+        self.endpoint = endpoint
+        """The caller's name of the host, region or account that is asked."""
         self.pays_for_summaries = False
         """Whether the window's summariser asks a model."""
         self.open_reply: Reply | None = None
@@ -143,7 +124,7 @@ class WindowState:
         recorded = _Settings(state.policy, state.model, state.limits)
         given = self._given
         settings = _Settings(given.policy or recorded.policy, given.model or recorded.model, self._limits(recorded))
-        state_from = refusing(self.loop.targets, target_of(settings.model)).state_from
+        state_from = refusing(self.loop.targets, target_of(settings.model, self.endpoint)).state_from
         if settings != self._settings or state_from > self.options.state_from:
             self._configure(settings, state_from)
         self._sizes.update(state)
@@ -151,10 +132,10 @@ class WindowState:
             self._sizes.ratio = self.loop.calibration.ratio(self.model_name)
 
     def _limits(self, recorded: _Settings) -> Limits | None:
-        """The limits in force: given, recorded with this model, or those of the catalogue.
+        """Return the limits in force: given, recorded with this model, or those of the catalogue.
 
-        None if no model is named, or only the session has named one that the catalogue does not
-        know.
+        Without a given or recorded model, the newest answer's model counts. None if the session
+        has named no model, or only models that the catalogue does not know.
         """
         given = self._given
         is_same = given.model is None or recorded.model in {None, given.model}
@@ -163,7 +144,9 @@ class WindowState:
         models = self._session.store.host.models
         if given.model is not None:
             return models.limits(given.model)
-        return models.limits(recorded.model) if recorded.model is not None and recorded.model in models else None
+        answer = self.loop.answer
+        named = recorded.model or ("" if answer is None else answer.target.partition(" at ")[0])
+        return models.limits(named) if named in models else None
 
     def save(self) -> None:
         """Store a checkpoint of the loop, and counts; the view leaves its own.
@@ -191,7 +174,8 @@ class WindowState:
         """Tokens that a request may have before the conversation is compacted; None: any number."""
         options = self._given_options or preset(self.policy.preset)
         state_from = max(options.state_from, state_from)
-        self.options = msgspec.structs.replace(options, model=settings.model, state_from=state_from)
+        target = target_of(settings.model, self.endpoint) if self.endpoint else options.target
+        self.options = msgspec.structs.replace(options, model=settings.model, state_from=state_from, target=target)
         self._live.render_with(self.options)
         self._counter = counter_named(self.policy.counter or encoding_for(self._named_model))
         self._views = self.new_counter()
@@ -252,6 +236,12 @@ class WindowState:
             ),
             None,
         )
+
+    @property
+    def asks_as(self) -> tuple[str, Model | None]:
+        """Agent and model of a request for a compaction: those of the newest user message."""
+        like = self.newest_user_message()
+        return ("", self.model) if like is None else (like.agent, like.model)
 
     # -- counting ------------------------------------------------------------------------------
 
@@ -330,7 +320,18 @@ class WindowState:
             self._prices,
             self.pays_for_summaries,
             self._session.store.host.clock(),
+            self._live.readable,
         )
+
+    def prune_by_hand(self, *, inside: bool, planner: str | None) -> Prune | None:
+        """Return the prune that frees enough now, however full the window is; None without one.
+
+        The arguments are those of `ContextWindow.prune`.
+        """
+        require_or_none(str, planner, "a policy is the name of a planner")
+        self.catch_up()
+        plan = self.situation().prune_plan(inside=inside, planner=planner or self.policy.prune.by_hand)
+        return None if plan is None else Prune(plan)
 
     def request(self, step: CallModel) -> ModelRequest:
         """Return the request to send for a step, with the changes of hooks in it."""
@@ -348,7 +349,11 @@ class WindowState:
             system = two_segments(self.hooks.system(view.system))
         hooked = self.hooks.messages is not None or self.hooks.system is not None
         patch = patch_of(view.messages, sent, view.system, system) if hooked else None
-        digest = self._digest.of(view) if patch is None else digest_of(sent, system, view.tools, format=view.format)
+        digest = (
+            self._digest.of(view)
+            if patch is None
+            else digest_of(sent, system, view.tools, format=view.format, shown=(view.target, view.boundary))
+        )
         counted = self._views.count(sent, system, view.tools, view.format)
         return ModelRequest(sent, system, view.tools, view.format, view.version, digest, options, counted, patch)
 

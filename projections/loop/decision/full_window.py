@@ -143,6 +143,6 @@ def _last_that_fits(now: Situation, room: int) -> Message | None:
 
 def _in_force(now: Situation) -> int:
     """Place of the summary in force."""
-    compaction = now.state.compactions.get(now.state.in_force or "")
+    compaction = now.state.compaction_in_force
     summary = now.state.messages.get(compaction.summary or "") if compaction is not None else None
     return 0 if summary is None else summary.place

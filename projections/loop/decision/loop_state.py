@@ -11,27 +11,22 @@ from typing import Literal
 
 import msgspec
 
-from eventlog import events as ev
-from eventlog.codec.batch import Batch
-from eventlog.codec.deltas import DeltaRun
-from eventlog.history.seen import has_seen
+from eventlog.history.seen_by_reply import has_seen
 from eventlog.session.failure import is_crash
 from eventlog.session.outcome import GOES_ON
 from eventlog.streams.refusals import MEDIA
-from eventlog.values import MessageError, Subtask, Tool
-from projections.loop.decision.refusing_targets import RefusingTarget, note_refusal, target_of
-from projections.loop.tasks.task_calls import TASK
-from projections.replay.canonical import pack, unpack
-from projections.replay.projection import apply_each
+from eventlog.values import MessageError
+from projections.loop.decision.refusing_targets import RefusingTarget
 from projections.tokens.calibration import Calibration
-from projections.window.policy.limits import step_total
 
 __all__ = [
+    "COMPACTED",
     "NOTHING",
+    "ROLLED_BACK",
+    "TOLD_CHANGED",
     "UNCOUNTED",
     "LatestAnswer",
     "LoopState",
-    "LoopStateProjection",
     "StepUsage",
     "TrailEntry",
     "UndoableChange",
@@ -43,7 +38,11 @@ OPEN = 8
 """Newest assistant messages whose usage may still come."""
 NOTHING = "nothing to compact"
 """How a compaction ends that found nothing to summarise: asking again cannot help."""
-UNCOUNTED = ("interrupted", "taken over", "aborted", "undone", "rolled back")
+ROLLED_BACK = "rolled back"
+COMPACTED = "compacted meanwhile"
+TOLD_CHANGED = "what it tells was changed"
+"""How a summary in the background ends that says nothing of the session any more."""
+UNCOUNTED = ("interrupted", "taken over", "aborted", "undone", ROLLED_BACK, COMPACTED, TOLD_CHANGED)
 """How a compaction may end that says nothing about whether compacting helps."""
 
 
@@ -68,9 +67,12 @@ class TrailEntry(msgspec.Struct, array_like=True, frozen=True):
 class UndoableChange(msgspec.Struct, array_like=True, frozen=True):
     """A prune or compaction that can be undone: the cleared parts, or the compaction's part."""
 
-    kind: Literal["prune", "compaction"]
+    kind: Literal["prune", "compaction", "provider-compaction"]
+    """"provider-compaction": the provider compacted."""
     version: int
     parts: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    """Calls whose arguments the prune cleared."""
 
 
 class PendingUsage(msgspec.Struct, array_like=True):
@@ -80,6 +82,8 @@ class PendingUsage(msgspec.Struct, array_like=True):
     summary: bool
     model: str = ""
     counted: int | None = None
+    is_compacted: bool = False
+    """Whether the provider compacted the conversation meanwhile, so that its usage tells less."""
 
 
 class LatestAnswer(msgspec.Struct, array_like=True):
@@ -96,7 +100,7 @@ class LatestAnswer(msgspec.Struct, array_like=True):
     ended: int = 0
     """Version at which it ended; 0: it is open."""
     target: str = ""
-    """Its model, as "provider/model"."""
+    """Target of its newest model call."""
 
     def has_seen(self, place: int) -> bool:
         """Whether it has seen the message at `place`."""
@@ -152,7 +156,7 @@ class LoopState(msgspec.Struct, array_like=True):
     queued: int = 0
     """Version of the newest message that was queued."""
     targets: dict[str, RefusingTarget] = msgspec.field(default_factory=dict[str, RefusingTarget])
-    """Models that refuse for longer than one request, by "provider/model"."""
+    """Targets that refuse for longer than one request."""
 
     @property
     def said_place(self) -> int:
@@ -211,15 +215,16 @@ class LoopState(msgspec.Struct, array_like=True):
         self.trail.append(entry)
         del self.trail[:-TRAIL]
 
-    def remove_restored(self, parts: set[str]) -> None:
-        """These results are back."""
+    def remove_restored(self, parts: set[str], arguments: set[str]) -> None:
+        """These parts are back, and the arguments of these calls."""
         left: list[UndoableChange] = []
         for change in self.changes:
             if change.kind == "prune":
                 kept = tuple(part for part in change.parts if part not in parts)
-                if not kept:
+                calls = tuple(part for part in change.arguments if part not in arguments)
+                if not (kept or calls):
                     continue
-                change = UndoableChange("prune", change.version, kept)  # noqa: PLW2901  # the same prune, less what is back
+                change = UndoableChange("prune", change.version, kept, calls)  # noqa: PLW2901  # the same prune, less what is back
             left.append(change)
         self.changes = left
 
@@ -232,150 +237,3 @@ class LoopState(msgspec.Struct, array_like=True):
     def find(self, message: str | None) -> PendingUsage | None:
         """The assistant message, if its usage may still come."""
         return next((found for found in reversed(self.pending) if found.message == message), None)
-
-
-class LoopStateProjection:
-    """Builds the loop's state; a replay without checkpoints may keep more `changes`."""
-
-    name = "agenda"
-    version = 8
-
-    def __init__(self, changes: int = TRAIL) -> None:
-        """`changes`: the newest so many are kept."""
-        self._most = changes
-
-    def initial(self) -> LoopState:
-        """Nothing has happened."""
-        return LoopState()
-
-    def apply(self, state: LoopState, event: ev.Event, version: int, time: int) -> LoopState:
-        """Apply an event; an event without meaning for the window changes nothing."""
-        del time
-        match event:
-            case ev.UserMessageAdded(cause=None, delivery="queue"):
-                state.queued = version
-            case ev.UserMessageAdded(cause=None):
-                state.say(event.message, version)
-                if not event.synthetic:
-                    state.steps = 0
-            case ev.MessagePromoted():
-                state.say(event.message, version)
-                state.steps = 0
-                if event.message == state.tasks_of:
-                    state.tasks_done = 0
-            case ev.AssistantMessageStarted():
-                state.pending.append(
-                    PendingUsage(event.message, event.summary, "" if event.model is None else event.model.name)
-                )
-                del state.pending[:-OPEN]
-                if not event.summary:
-                    state.answer = LatestAnswer(event.message, version, event.reply_to, seen=event.seen)
-                    state.answer.target = target_of(event.model)
-            case ev.MessageFinished():
-                answer = state.answer
-                if event.error is not None and event.error.name == "overflow":
-                    state.steps = max(state.steps - 1, 0)  # a request that was refused was no step
-                if answer is not None and answer.message == event.message:
-                    answer.reason, answer.error, answer.ended = event.reason, event.error, version
-                    if event.error is not None:
-                        note_refusal(state.targets, answer.target, event.error, answer.place)
-            case ev.SettingsSet() | ev.SystemPromptSet() | ev.ToolsSet() | ev.Unpinned():
-                state.acted = version
-            case ev.MessageRemoved():
-                state.acted = version
-                if state.answer is not None and state.answer.message == event.message:
-                    state.answer = None
-                state.said = [("" if name == event.message else name, place) for name, place in state.said]
-            case ev.PartStarted(kind=Subtask()):
-                if event.message != state.tasks_of:
-                    state.tasks_of, state.tasks_done = event.message, 0
-            case ev.PartStarted(kind=Tool() as tool):
-                self._called(state, event.message, event.part, tool)
-            case ev.ToolCompleted() | ev.ToolFailed(interrupted=False):
-                state.finish_task(event.part)
-            case ev.StepStarted():
-                state.steps += event.purpose == "turn"
-                found = state.find(event.message)
-                if found is not None and event.counted is not None:
-                    found.counted = event.counted
-            case ev.StepFinished():
-                found = state.find(event.message)
-                if found is not None and not found.summary:
-                    state.add_entry(TrailEntry("step", version))
-            case ev.UsageRecorded(failed=False, purpose="turn"):
-                self._used(state, event, version)
-            case ev.CompactionRequested():
-                state.requested[event.part] = event.auto
-                state.said = [said for said in state.said if said[0] != event.message]
-            case ev.CompactionCompleted():
-                auto = state.requested.pop(event.part, False)
-                state.last_step = None
-                state.add_entry(TrailEntry("completed", version, auto=auto))
-                self._change(state, UndoableChange("compaction", version, (event.part,)))
-            case ev.CompactionFailed():
-                auto = state.requested.get(event.part, False)
-                if event.reason not in UNCOUNTED:
-                    state.requested.pop(event.part, None)
-                    state.add_entry(TrailEntry("failed", version, auto=auto, reason=event.reason))
-            case ev.CompactionUndone():
-                state.last_step = None
-                state.changes = [change for change in state.changes if change.parts != (event.part,)]
-            case ev.Pruned():
-                self._change(state, UndoableChange("prune", version, event.parts))
-            case ev.MediaReplaced():
-                state.media_replaced = version
-            case ev.Restored():
-                state.remove_restored(set(event.parts))
-            case ev.InterruptRequested():
-                state.interrupted = version
-            case ev.RolledBack():
-                state.interrupted = 0  # a rollback means to go on from there
-                state.acted = version
-            case _:
-                pass
-        return state
-
-    def _change(self, state: LoopState, change: UndoableChange) -> None:
-        state.changes.append(change)
-        del state.changes[: -self._most]
-
-    def _called(self, state: LoopState, message: str, part: str, tool: Tool) -> None:
-        answer = state.answer
-        if answer is not None and answer.message == message and not tool.provider_executed:
-            answer.calls = True
-        if tool.tool == TASK and answer is not None and answer.reply_to == state.tasks_of:
-            state.tasks_open.append(part)
-            del state.tasks_open[:-OPEN]
-
-    def _used(self, state: LoopState, event: ev.UsageRecorded, version: int) -> None:
-        found = state.find(event.message)
-        if found is None or found.summary or event.message is None:
-            return
-        tokens = event.usage.tokens
-        total = step_total(tokens)
-        state.last_step = StepUsage(version, event.message, total)
-        if state.trail and state.trail[-1].kind == "step" and not state.trail[-1].tokens:
-            state.trail.pop()
-        state.add_entry(TrailEntry("step", version, total))
-        if found.counted is not None:
-            model = event.model.name if event.model is not None else found.model
-            reported = tokens.input + tokens.cache_read + tokens.cache_write
-            state.calibration = state.calibration.observe(model, found.counted, reported)
-            found.counted = None
-
-    def apply_run(self, state: LoopState, run: DeltaRun, version: int, time: int) -> LoopState:
-        """Deltas say nothing of the window."""
-        del run, version, time
-        return state
-
-    def apply_batch(self, state: LoopState, batch: Batch, version: int) -> tuple[LoopState, int]:
-        """Apply all events of an append, or those before a rollback."""
-        return apply_each(self, state, batch, version)
-
-    def encode(self, state: LoopState) -> bytes:
-        """The state's canonical bytes."""
-        return pack(state)
-
-    def decode(self, data: bytes) -> LoopState:
-        """The state again."""
-        return unpack(data, LoopState)

@@ -1,9 +1,9 @@
 """The decision of the loop: a pure function from a situation to the next step.
 
-The order: tools of an open message, a pending subtask, tasks that a crash broke off, a provider
-that asked to wait, a pending compaction, refused media, overflow, prune, the model, a queued
-message, stop.  Tools come first: a message that waits for results cannot be covered, and nothing
-else can be said before the results are there.
+The order: tools of an open message, calls that a person allowed, calls that wait for one, a pending
+subtask, tasks that a crash broke off, a provider that asked to wait, a pending compaction, refused
+media, overflow, prune, the model, a queued message, stop.  Tools come first: a message that waits
+for results cannot be covered, and nothing else can be said before the results are there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from eventlog.session.answering import AskedCall
 from eventlog.session.failure import CRASHED, is_crash
+from eventlog.session.subsessions import subsession_in
 from eventlog.streams.refusals import MEDIA
 from projections.conversation.parts import Message, SubtaskPart, ToolPart
 from projections.loop.decision.exchange import answers, newest_question, open_answer, queued_message, turn_answers
@@ -21,9 +23,9 @@ from projections.loop.decision.full_window import blocked, may_help, what_helps
 from projections.loop.decision.loop_state import LatestAnswer
 from projections.loop.decision.refused_media import media_to_replace
 from projections.loop.decision.refused_turn import asks_without_state, helps_after, too_early
-from projections.loop.decision.refusing_targets import target_of
 from projections.loop.decision.situation import Situation
 from projections.loop.decision.steps import (
+    Ask,
     Blocked,
     CallModel,
     Compact,
@@ -57,6 +59,7 @@ def next_step(situation: Situation) -> Step:
         return turn.behind_interrupt()
     return (
         turn.open_message()
+        or turn.asked_calls()
         or turn.subtask()
         or turn.broken_tasks()
         or turn.rate()
@@ -158,8 +161,31 @@ class _Turn:
         tools = [part for part in message.parts if isinstance(part, ToolPart) and _is_pending(part)]
         calls = tuple(_pending(part, self._now.measure) for part in tools)
         if not calls:
-            return _Found(Wait("streaming", message.id))
+            waits = any(isinstance(part, ToolPart) and part.waits and not part.removed for part in message.parts)
+            return _Found(RunTools(message.id, ()) if waits else Wait("streaming", message.id))
         return self._repeats() or _Found(RunTools(message.id, calls))
+
+    def asked_calls(self) -> _Found | None:
+        """Calls of finished messages: those that a person allowed, else those that wait for one.
+
+        A compaction that was requested comes before the end of the loop.
+        """
+        where, asked = self._now.state.where, self._now.state.asked
+        if not asked:
+            return None
+        for part, tool in asked.items():
+            message = where[part][0]
+            if tool.status == "running":
+                return _Found(Wait("tool", message.id))
+            if tool.status == "allowed":
+                allowed = [
+                    other for name, other in asked.items() if where[name][0] is message and other.status == "allowed"
+                ]
+                return _Found(RunTools(message.id, tuple(_pending(other, self._now.measure) for other in allowed)))
+        due = None if self.rate() else self.compaction()
+        return due or _Found(
+            Ask(tuple(_asked(where[part][0], tool, self._now.measure) for part, tool in asked.items()))
+        )
 
     def subtask(self) -> _Found | None:
         """The first subtask of the newest request that is not carried out yet."""
@@ -198,7 +224,7 @@ class _Turn:
             return None
         times = len([*takewhile(_is_media_refusal, turn_answers(self._now.state))])
         media = media_to_replace(now, last.error, times)
-        return _Found(ReplaceMedia(media, last.error.message, target_of(now.options.model))) if media else None
+        return _Found(ReplaceMedia(media, last.error.message, now.options.asked)) if media else None
 
     def overflow(self) -> _Found | None:
         """Compact if the window is full: by reported usage, by count, or after a refusal.
@@ -359,7 +385,13 @@ def _is_broken_task(part: ToolPart) -> bool:
     return is_there and part.status == "failed" and part.interrupted and is_task(part.tool, part.details)
 
 
+def _asked(message: Message, part: ToolPart, measure: Measure) -> AskedCall:
+    arguments, reason = ("{}", "") if part.redacted else (measure.text(part.input), part.reason)
+    child = subsession_in(part.details)
+    return AskedCall(message.id, part.call, part.id, part.tool, arguments, reason, part.asked, child)
+
+
 def _pending(part: ToolPart, measure: Measure) -> PendingCall:
-    ran = part.status == "running" or part.input != ""
-    given = [part.input] if ran else part.pieces
-    return PendingCall(part.id, part.call, part.tool, "".join(map(measure.text, given)), ran)
+    ran = part.status == "running" or (part.input != "" and not part.waits)
+    given = [part.input] if part.input != "" else part.pieces
+    return PendingCall(part.id, part.call, part.tool, "".join(map(measure.text, given)), ran, part.status == "allowed")

@@ -65,7 +65,7 @@ def _shown(now: Situation) -> Iterator[_Shown]:
             if part.removed or part.redacted:
                 continue
             files: Sequence[Any] = ()
-            if isinstance(part, FilePart):
+            if isinstance(part, FilePart) and not part.pruned:
                 files = (part.file,)
             elif isinstance(part, ToolPart) and part.status == "completed" and not part.pruned:
                 files = part.attachments

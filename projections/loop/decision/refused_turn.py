@@ -11,10 +11,10 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from eventlog.streams.refusals import OPAQUE, RATE
-from projections.conversation.parts import ReasoningPart, TextPart, ToolPart
+from projections.conversation.parts import OpaquePart, ReasoningPart, TextPart, ToolPart
 from projections.loop.decision.exchange import turn_answers
 from projections.loop.decision.full_window import BY_HAND
-from projections.loop.decision.refusing_targets import not_before, refusing, target_of
+from projections.loop.decision.refusing_targets import not_before, refusing
 from projections.loop.decision.steps import Blocked
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def asks_without_state(now: Situation, last: LatestAnswer) -> bool:
     """
     if last.error is None or last.error.name != OPAQUE:
         return False
-    refused = refusing(now.loop.targets, target_of(now.options.model))
+    refused = refusing(now.loop.targets, now.options.asked)
     if refused.state_from != last.place:
         return refused.state_from > last.place
     answers = list(turn_answers(now.state))
@@ -54,7 +54,7 @@ def asks_without_state(now: Situation, last: LatestAnswer) -> bool:
 
 def too_early(now: Situation) -> Blocked | None:
     """Return the step that ends the loop, if the model's provider asked to wait for longer."""
-    until = refusing(now.loop.targets, target_of(now.options.model)).not_before
+    until = refusing(now.loop.targets, now.options.asked).not_before
     if until <= now.time:
         return None
     why = f"the provider limits the rate of requests; ask again after {_told(until)}, or take another model"
@@ -79,7 +79,11 @@ def _had_state(now: Situation, after: int, before: int) -> bool:
     """Whether replies between two places have state of their provider's own."""
     replies = [message for message in now.messages if not message.user and after <= message.place < before]
     parts = [part for message in replies for part in message.parts]
-    return any(isinstance(part, (TextPart, ReasoningPart, ToolPart)) and part.metadata is not None for part in parts)
+    return any(
+        isinstance(part, OpaquePart)
+        or (isinstance(part, (TextPart, ReasoningPart, ToolPart)) and part.metadata is not None)
+        for part in parts
+    )
 
 
 def _told(milliseconds: int) -> str:

@@ -12,9 +12,9 @@ import msgspec
 from eventlog.session.failure import NOT_BEFORE
 from eventlog.streams.refusals import OPAQUE, RATE
 from eventlog.validation import json_value
-from eventlog.values import MessageError, Model
+from eventlog.values import MessageError
 
-__all__ = ["RefusingTarget", "note_refusal", "refusing", "target_of"]
+__all__ = ["RefusingTarget", "note_refusal", "refusing"]
 
 MOST = 8
 """Targets that are kept."""
@@ -29,11 +29,6 @@ class RefusingTarget(msgspec.Struct, array_like=True):
     """Place of the newest reply for which it refused its own state; earlier state is not sent."""
     state_before: int = 0
     """Place of the reply before it that was refused so."""
-
-
-def target_of(model: Model | None) -> str:
-    """Return a model as "provider/model", "" for None."""
-    return "" if model is None else f"{model.provider}/{model.name}"
 
 
 def refusing(targets: dict[str, RefusingTarget], target: str) -> RefusingTarget:

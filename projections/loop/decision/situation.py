@@ -21,7 +21,7 @@ from projections.view.selection import visible_messages
 from projections.window.compaction.selection import Selection, select_tail
 from projections.window.policy.policy import ContextPolicy, Prices, PrunePolicy
 from projections.window.prune.case import PrunePlan
-from projections.window.prune.planner import plan_prune
+from projections.window.prune.planners import plan_prune
 from projections.window.sizing.measure import Measure
 
 __all__ = ["Situation"]
@@ -65,6 +65,13 @@ class Situation(msgspec.Struct, frozen=True):
     """Whether a summary asks a model."""
     time: int = 0
     """The time of the decision, in UTC milliseconds."""
+    readable: Callable[[], Conversation] | None = None
+    """State without opaque compactions, where the target has one in force."""
+
+    @property
+    def summarisable(self) -> Conversation:
+        """The state that a compaction is made of: a summary counts for all targets."""
+        return self.state if self.readable is None else self.readable()
 
     @property
     def messages(self) -> list[Message]:
@@ -72,7 +79,7 @@ class Situation(msgspec.Struct, frozen=True):
         return visible_messages(self.state, self.options)
 
     def prune_policy(self, planner: str | None = None) -> PrunePolicy:
-        """The policy by which results are pruned; `planner` names another planner."""
+        """The policy by which content is pruned; `planner` names another planner."""
         policy = self.policy.prune
         return msgspec.structs.replace(policy, policy=planner or policy.policy, prices=policy.prices or self.prices)
 
@@ -100,7 +107,7 @@ class Situation(msgspec.Struct, frozen=True):
     def selection(self, marker: str | None) -> Selection | None:
         """Return what the compaction of this marker message would cover; None if nothing."""
         return select_tail(
-            self.state,
+            self.summarisable,
             self.policy.compaction,
             self.measure,
             usable=self.usable,
@@ -112,10 +119,11 @@ class Situation(msgspec.Struct, frozen=True):
 
     def staying(self, selection: Selection, marker: str | None = None) -> list[Message]:
         """Return the messages that the view still shows behind the summary of a selection."""
-        state = self.state
+        state = self.summarisable
         covered = {message.id for message in selection.head} | {selection.replay, marker}
-        markers = {compaction.message for compaction in state.compactions.values()}
-        covered |= markers | {compaction.summary for compaction in state.compactions.values()}
+        own = [compaction for compaction in state.compactions.values() if not compaction.is_provided]
+        markers = {compaction.message for compaction in own}
+        covered |= markers | {compaction.summary for compaction in own}
         return [
             message
             for message in state.messages.values()
@@ -144,7 +152,7 @@ class Situation(msgspec.Struct, frozen=True):
         return self.fixed() + self.measure.messages(self.messages)
 
     def _summary_pair(self, summary: str) -> tuple[NeutralMessage, NeutralMessage]:
-        beside = carried_text(self.state.to_carry(), self.measure.text) if self.options.carry else ""
+        beside = carried_text(self.summarisable.to_carry(), self.measure.text) if self.options.carry else ""
         return NeutralMessage("user", (Text(QUESTION),)), NeutralMessage("assistant", (Text(summary), Text(beside)))
 
     def _tail_room(self) -> int | None:
@@ -164,7 +172,8 @@ class Situation(msgspec.Struct, frozen=True):
 
     def pending_compaction(self) -> Compaction | None:
         """The newest compaction, if it was requested and not begun, or a crash interrupted it."""
-        newest = next(reversed(self.state.compactions.values()), None)
+        own = [compaction for compaction in self.state.compactions.values() if not compaction.is_provided]
+        newest = next(reversed(own), None)
         if newest is None or self.state.messages[newest.message].removed:
             return None
         is_due = newest.status == "requested" or (newest.status == "failed" and newest.reason in BROKEN_OFF)

@@ -10,11 +10,13 @@ from typing import Any, Literal, TypeAlias, cast, final
 import msgspec
 
 from eventlog.errors import BlockedError, WindowTooSmallError
+from eventlog.session.answering import AskedCall
 from eventlog.validation import json_value
 from eventlog.values import Json, Media, MessageError, Subtask
 from projections.window.prune.case import PrunePlan
 
 __all__ = [
+    "Ask",
     "Blocked",
     "CallModel",
     "Compact",
@@ -41,14 +43,35 @@ class PendingCall(msgspec.Struct, frozen=True):
     tool: str
     input: Json
     running: bool
+    allowed: bool = False
+    """Whether a person was asked, and allowed it."""
 
 
 @final
 class RunTools(msgspec.Struct, frozen=True):
-    """Run these calls of the open message, record their results, and finish the message."""
+    """Run these calls of a message, record their results, and finish an open message.
+
+    There are none if all its calls wait for a person. A finished message's were allowed by one.
+    """
 
     message: str
     calls: tuple[PendingCall, ...]
+
+
+@final
+class Ask(msgspec.Struct, frozen=True):
+    """Calls wait for a person; the loop ends, and goes on once run again after an answer."""
+
+    calls: tuple[AskedCall, ...]
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+    @property
+    def sentence(self) -> str:
+        """Why the loop ends, and what goes on."""
+        named = ", ".join(dict.fromkeys(call.tool for call in self.calls))
+        return f"a person is to answer for {named}; `session.answer_call(message, call, answer)` lets the turn go on"
 
 
 @final
@@ -91,7 +114,7 @@ class ReplaceMedia(msgspec.Struct, frozen=True):
 
 @final
 class Prune(msgspec.Struct, frozen=True):
-    """Clear these old results."""
+    """Clear old results, arguments, thoughts and media."""
 
     plan: PrunePlan
 
@@ -114,9 +137,9 @@ class Promote(msgspec.Struct, frozen=True):
 
 @final
 class Wait(msgspec.Struct, frozen=True):
-    """Another loop, or this loop's own reply, is at work on a message."""
+    """Another loop, this loop's own reply or an allowed tool is at work on a message."""
 
-    reason: Literal["streaming", "another-loop"]
+    reason: Literal["streaming", "another-loop", "tool"]
     message: str
 
     def __bool__(self) -> Literal[False]:
@@ -125,6 +148,8 @@ class Wait(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """Why the loop ends."""
+        if self.reason == "tool":
+            return f"a tool that a person allowed runs for a call of message {self.message}"
         who = "this loop's own reply" if self.reason == "streaming" else "a reply of another loop"
         return f"{who} is open: {self.message}"
 
@@ -202,6 +227,7 @@ def status_in(error: MessageError) -> int | None:
 
 Step: TypeAlias = (
     RunTools
+    | Ask
     | RunSubtask
     | ReplaceMedia
     | Compact

@@ -1,6 +1,6 @@
 """The message after a compaction: the refused request again, or a word to continue.
 
-Pure; `loop/context/compaction_run.py` decides whether it is said.
+Pure; `loop/context/continuation_events.py` decides whether it is said.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The check of a summary before it takes the place of messages.
 
-Pure; `loop/context/compaction_run.py` records a refusal, and asks once more for what is too thin.
+Pure; `loop/context/summary_run.py` raises a refusal, and asks once more for what is too thin.
 """
 
 from __future__ import annotations

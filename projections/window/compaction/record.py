@@ -22,12 +22,32 @@ from projections.window.compaction.selection import Selection, previous_summary,
 from projections.window.policy.hooks import apply_patch
 from projections.window.policy.policy import CompactionPolicy
 
-__all__ = ["SUMMARY_FORM", "SUMMARY_RENDERER", "SummaryRecord", "request_again", "without"]
+__all__ = ["SUMMARY_FORM", "SUMMARY_RENDERER", "Begun", "SummaryRecord", "request_again", "without"]
 
 SUMMARY_RENDERER = "summary/1"
 """Name and version of the form of these requests, the template's words included."""
 SUMMARY_FORM = "neutral/1"
 """Form that the digests of these requests name, however views are rendered by now."""
+
+
+class Begun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The compaction of a summary in a sub-session, fixed when the summary began."""
+
+    session: str
+    version: int
+    """The summary tells of the session right after this version."""
+    part: str
+    """The compaction's part, once the session has it."""
+    bound: int
+    """Messages whose place is behind this version are not covered."""
+    through: str
+    tail: str | None = None
+    kept: tuple[str, ...] = ()
+    """As in `CompactionStarted`."""
+    previous: str | None = None
+    """The compaction in force."""
+    tokens_before: int = 0
+    prompt_digest: bytes | None = None
 
 
 class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -49,13 +69,15 @@ class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Text that a hook added to the prompt."""
     prompt: str | None = None
     """Prompt that a hook returned instead."""
+    begun: Begun | None = None
+    """The compaction of a summary that was written while the session went on."""
 
     def encode(self) -> str:
         """The record as JSON."""
         return msgspec.json.encode(self, order="deterministic").decode()
 
 
-def without(state: Conversation, options: RenderOptions, marker: str, selection: Selection) -> tuple[str, ...]:
+def without(state: Conversation, options: RenderOptions, marker: str | None, selection: Selection) -> tuple[str, ...]:
     """The messages that a selection covers without telling them."""
     told = {message.id for message in selection.head} | {*selection.kept}
     covered = _upto(state, options, marker, selection.through)
@@ -65,7 +87,7 @@ def without(state: Conversation, options: RenderOptions, marker: str, selection:
 def request_again(
     state: Conversation,
     started: CompactionStarted,
-    marker: str,
+    marker: str | None,
     record: SummaryRecord,
     resolve: Resolver,
     *,
@@ -74,6 +96,7 @@ def request_again(
 ) -> SummaryRequest:
     """The request as it was sent; `state` is that right before the compaction started.
 
+    `marker` is the message that asked for it, None if that was added later.
     `previous` is the text of the record's part, if it names one. `DamagedError` if they do not fit
     each other.
     """
@@ -103,7 +126,7 @@ def request_again(
     return job.request(record.after, anchor, upto=record.upto)
 
 
-def _upto(state: Conversation, options: RenderOptions, marker: str, through: str) -> list[Message]:
+def _upto(state: Conversation, options: RenderOptions, marker: str | None, through: str) -> list[Message]:
     """Return the messages that a compaction may cover up to message `through`, in order."""
     shown = summarisable(state, options, marker)
     last = next((message.place for message in shown if message.id == through), None)

@@ -19,6 +19,7 @@ from projections.conversation.parts import (
     Compaction,
     FilePart,
     Message,
+    OpaquePart,
     ReasoningPart,
     SubtaskPart,
     TextPart,
@@ -144,6 +145,7 @@ def _refused(
         return None
     before = shown[:place]
     if not policy.replay_keeps_steps:
+        shown = shown[: _first_waiting(shown)]
         if not any(_begins_turn(message, policy) for message in before):
             return None
         start = _starts(before, policy, measure, budget)[0]
@@ -192,10 +194,14 @@ def _fitting(shown: Sequence[Message], first: int, end: int, budget: int, measur
 
 
 def _barrier(shown: Sequence[Message]) -> int:
-    """The first message that is open: it is not covered, nor is what follows it."""
-    return next(
-        (index for index, message in enumerate(shown) if not message.user and message.finished is None), len(shown)
-    )
+    """The first message that is open or has a call that waits: what follows it stays as well."""
+    is_open = (not message.user and message.finished is None for message in shown)
+    return min(next((index for index, found in enumerate(is_open) if found), len(shown)), _first_waiting(shown))
+
+
+def _first_waiting(shown: Sequence[Message]) -> int:
+    """The first message with a call that was asked and has no result."""
+    return next((index for index, message in enumerate(shown) if message.waits_for_person), len(shown))
 
 
 # -- messages ----------------------------------------------------------------------------------
@@ -223,10 +229,13 @@ def _stands_for_summary(state: Conversation, message: Message) -> bool:
 
 def previous_summary(state: Conversation, resolve: Resolver) -> str | None:
     """The text of the summary in force."""
-    compaction = state.compactions.get(state.in_force or "")
+    compaction = state.compaction_in_force
     message = state.messages.get(compaction.summary or "") if compaction is not None else None
-    if message is None:
+    if compaction is None or message is None:
         return None
+    if compaction.is_provided:
+        part = state.where[compaction.part][1]
+        return resolve(part.opaque.text or "") or None if isinstance(part, OpaquePart) else None
     texts = (
         "".join(map(resolve, part.pieces))
         for part in message.parts

@@ -1,6 +1,6 @@
 """The context policy: every number and switch of the window, recorded in the session.
 
-The decisions are pure functions of it: `limits.py`, `truncation.py`, `prune/planner.py`,
+The decisions are pure functions of it: `limits.py`, `truncation.py`, `prune/planners.py`,
 `compaction/selection.py`, `next_step.py`.  It is recorded as JSON (`SettingsSet.policy`), so that a
 replay decides as was decided.  Environment variables switch parts off on one machine and are not
 recorded.
@@ -69,7 +69,7 @@ def prices_of(rates: Rates) -> Prices:
 
 
 class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The old tool results to clear, and the least gain of a prune."""
+    """The old results, arguments, thoughts and media to clear, and the least gain of a prune."""
 
     enabled: bool = True
     policy: str | None = None
@@ -81,7 +81,7 @@ class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     trigger: float = 0.5
     """Share of usable that a request must have before the loop prunes; 0: at any size."""
     protect: int = 40_000
-    """Tokens of the newest results that stay; at most a quarter of usable."""
+    """Tokens of the newest content to clear that stay; at most a quarter of usable."""
     minimum: int = 20_000
     """Candidates must sum to more than this, or an eighth of usable if that is less."""
     scale: bool = True
@@ -90,8 +90,14 @@ class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """Newest turns that are protected after a loop."""
     steps: int | None = 2
     """Newest steps that are protected inside a loop; None: never prune inside a loop."""
+    arguments: bool = True
+    """Whether the large texts in old arguments are cleared, too."""
+    reasoning: bool = True
+    """Whether old thoughts are cleared, too, but for those that their provider wants back."""
+    media: bool = True
+    """Whether old images, documents and other files of the user are cleared, too."""
     protected_tools: tuple[str, ...] = ("skill",)
-    """Tools whose results stay; names are compared without case, but by "opencode"."""
+    """Tools whose calls stay; names are compared without case, but by "opencode"."""
     stop_at_pruned: bool = False
     """Whether the walk ends at the first result that is already pruned."""
     prices: Prices | None = None
@@ -164,6 +170,11 @@ class CompactionPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_u
     auto_continue: bool = True
     replay: bool = True
     """Whether the message that a refused request was for is added again."""
+    background_share: float = 0.6
+    """Share of usable from which a window with `background=True` has a summary written.
+
+    Not under an OpenCode preset.
+    """
 
 
 class LoopPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -195,7 +206,9 @@ DEFAULT_POLICY = ContextPolicy()
 
 OPENCODE_POLICY = ContextPolicy(
     truncation=TruncationPolicy(direction="tail", window_share=None),
-    prune=PrunePolicy(policy="opencode", trigger=0.0, scale=False, steps=None),
+    prune=PrunePolicy(
+        policy="opencode", trigger=0.0, scale=False, steps=None, arguments=False, reasoning=False, media=False
+    ),
     overflow=OverflowPolicy(count_next="never"),
     compaction=CompactionPolicy(
         tail_turns=None,

@@ -1,16 +1,16 @@
 """Which files a call showed or wrote, and what else it asked for.
 
-For `stale.py`.  Told from the call's name and arguments alone.  Pure.
+For `stale_results.py`.  Told from the call's name and arguments alone.  Pure.
 """
 
 from __future__ import annotations
 
 import posixpath
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from projections.conversation.file_access import access_of, paths_of
+from projections.conversation.file_access import access_of, given_of, paths_in
 
 __all__ = ["CallUse", "use_of"]
 
@@ -29,11 +29,11 @@ class CallUse(NamedTuple):
 def use_of(tool: str, arguments: str) -> CallUse:
     """The use of a call with these arguments (JSON text)."""
     access = access_of(tool)
-    paths = paths_of(tool, arguments)
+    given = given_of(arguments)
+    paths = paths_in(tool, given)
     if not paths:
         return CallUse()
-    given: Any = msgspec.json.decode(arguments)  # `paths_of` found an object in it
-    more = {name: value for name, value in cast("dict[str, Any]", given).items() if value not in paths}
+    more = {name: value for name, value in given.items() if value not in paths}
     if access == "written" and more.get("command") == "view":  # editors that also show
         access = "read"
         del more["command"]

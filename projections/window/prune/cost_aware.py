@@ -1,6 +1,6 @@
 """Pruning only when it pays: cheaper requests against a cache that is broken once.
 
-A planner for `planner.py`. What may go is what `recency` would take, and the minimum is not asked
+A planner for `planners.py`. What may go is what `recency` would take, and the minimum is not asked
 for: the sum below is the test.
 
 With N expected further requests, prices per token `read` (cached input) and `write` (cache write,
@@ -28,7 +28,8 @@ from decimal import Decimal
 from itertools import accumulate, groupby
 
 from projections.window.policy.policy import Prices
-from projections.window.prune.case import CLEARED_TOKENS, PruneCase, PrunePlan, ToolResult
+from projections.window.prune.case import CLEARED_TOKENS, PruneCase, PrunePlan
+from projections.window.prune.clearable import Clearable, ClearableKind
 
 __all__ = ["cost_aware"]
 
@@ -37,8 +38,8 @@ MANY = 100
 
 
 def cost_aware(case: PruneCase) -> PrunePlan | None:
-    """The results whose pruning saves the most money, if any does."""
-    beyond = [*case.beyond(case.prunable())]
+    """The results and other parts whose pruning saves the most money, if any does."""
+    beyond = sorted(case.beyond(case.prunable()), key=lambda one: (one.message, one.place), reverse=True)
     if not beyond:
         return None  # all of them are among the newest
     prices, requests = case.policy.prices or Prices(), case.policy.expected_turns
@@ -48,14 +49,17 @@ def cost_aware(case: PruneCase) -> PrunePlan | None:
     """The gain from a token that is no longer sent."""
     behind = _tokens_from(case)
     freed = [*accumulate(case.size(found) - CLEARED_TOKENS for found in beyond)]
-    gains = [tokens * saved - behind[found.part.id] * anew for found, tokens in zip(beyond, freed, strict=True)]
+    gains = [
+        tokens * saved - behind[found.part.id, found.kind] * anew for found, tokens in zip(beyond, freed, strict=True)
+    ]
     begin = gains.index(max(gains))
-    if not _pays(case, freed[begin], beyond[begin], behind[beyond[begin].part.id]):
+    first = beyond[begin]
+    if not _pays(case, freed[begin], first, behind[first.part.id, first.kind]):
         return None
     return case.plan(beyond[: begin + 1], "cost-aware", least=0)
 
 
-def _pays(case: PruneCase, freed: int, first: ToolResult, behind: int) -> bool:
+def _pays(case: PruneCase, freed: int, first: Clearable, behind: int) -> bool:
     """Whether later requests save more than sending anew what stays `behind` the first result."""
     prices = case.policy.prices or Prices()
     anew = (prices.cache_write or prices.input) - prices.cache_read
@@ -64,20 +68,21 @@ def _pays(case: PruneCase, freed: int, first: ToolResult, behind: int) -> bool:
     return Decimal(requests) * freed * prices.cache_read > (behind - freed) * anew
 
 
-def _tokens_from(case: PruneCase) -> dict[str, int]:
-    """Tokens of the view from each result on, by its part; a message sends its results last."""
-    messages, tokens = case.messages, dict[str, int]()
+def _tokens_from(case: PruneCase) -> dict[tuple[str, ClearableKind], int]:
+    """Tokens of the view from each thing on; a message sends its results behind all else."""
+    messages, tokens = case.messages, dict[tuple[str, ClearableKind], int]()
     newest = [*accumulate(map(case.measure.sent, reversed(messages)), initial=0)]
     """Tokens of as many of the newest messages as the place in the list says."""
-    for index, results in groupby(case.results(), lambda found: found.message):
-        behind = newest[len(messages) - 1 - index]
-        for found in results:
-            behind += CLEARED_TOKENS if found.part.pruned else case.size(found)
-            tokens[found.part.id] = behind
+    for index, found in groupby(case.clearables(), lambda found: found.message):
+        behind, whole = newest[len(messages) - 1 - index], newest[len(messages) - index]
+        for one in found:
+            if one.kind == "result":
+                behind += CLEARED_TOKENS if one.pruned else case.size(one)
+            tokens[one.part.id, one.kind] = behind if one.kind == "result" else whole
     return tokens
 
 
-def _expected(case: PruneCase, freed: int, first: ToolResult, behind: int) -> float:
+def _expected(case: PruneCase, freed: int, first: Clearable, behind: int) -> float:
     """Further requests to be expected: as many as have read what may go, until it goes anyway."""
     growth = behind / max(len(case.steps) - bisect_left(case.steps, first.message), 1)
     read = freed / (2 * growth)

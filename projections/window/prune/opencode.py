@@ -4,7 +4,8 @@ It differs from `recency` in the results that it walks over.  It takes all messa
 their beginning, so the tail of a compaction, which began before the summary, is out of reach.
 Every user message begins a turn, also a compaction's marker and the program's own.  A summary ends
 the walk, also a failed one, and so does the first pruned result.  Results no larger than the marker
-are cleared, too, and the marker does not lessen what counts as freed.
+are cleared, too, and the marker does not lessen what counts as freed.  Arguments, thoughts and
+media stay.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.conversation.parts import ToolPart
-from projections.window.prune.case import PruneCase, PrunePlan, ToolResult, is_result
+from projections.window.prune.case import PruneCase, PrunePlan
+from projections.window.prune.clearable import Clearable, is_result
 
 __all__ = ["opencode"]
 
 
 def opencode(case: PruneCase) -> PrunePlan | None:
     """Prune results beyond the newest `protect` tokens, before the newest turns."""
-    return case.plan(case.beyond(_walk(case)), "opencode", marker=0)
+    return case.plan(case.beyond(_walk(case), named_last=False), "opencode", marker=0)
 
 
-def _walk(case: PruneCase) -> Iterator[ToolResult]:
+def _walk(case: PruneCase) -> Iterator[Clearable]:
     turns = 0
     for older, message in enumerate(reversed(case.state.messages.values())):
         if message.removed:
@@ -38,4 +40,4 @@ def _walk(case: PruneCase) -> Iterator[ToolResult]:
                 continue
             if part.pruned:
                 return
-            yield ToolResult(-older, place, part)
+            yield Clearable(-older, place, part)

@@ -1,6 +1,6 @@
 """Pruning by age: the oldest results go, the newest `protect` tokens of them stay.
 
-A planner for `planner.py`. Planning right after a plan was carried out gives nothing: what is left
+A planner for `planners.py`. Planning right after a plan was carried out gives nothing: what is left
 is within `protect`.
 """
 

@@ -14,6 +14,7 @@ import msgspec
 from eventlog.errors import NotFoundError
 from eventlog.session.session import Session
 from eventlog.validation import require
+from projections.conversation.coverage import covered_messages
 from projections.conversation.parts import Compaction, FilePart, Message, ReasoningPart, SubtaskPart, TextPart, ToolPart
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import replay
@@ -60,6 +61,8 @@ class CoveredRange(msgspec.Struct, frozen=True):
     kept: tuple[str, ...]
     """Messages among those covered that stayed visible."""
     messages: tuple[CoveredMessage, ...]
+    target: str | None = None
+    """The target that alone can read the compaction; None: it counts for all."""
 
 
 def covered_by(session: Session, name: str) -> CoveredRange:
@@ -74,9 +77,13 @@ def covered_by(session: Session, name: str) -> CoveredRange:
     if found is None:
         raise NotFoundError("compaction", name, session=session.id)
     messages = [message for message in state.messages.values() if message.covered == found.part and not message.removed]
+    if found.is_provided and found.status == "completed":
+        messages = [
+            message for message in covered_messages(state, found, state.messages.values()) if not message.removed
+        ]
     messages.sort(key=lambda message: message.place)
     return CoveredRange(
-        found.part, found.status, found.message, found.summary, found.kept, tuple(map(_message, messages))
+        found.part, found.status, found.message, found.summary, found.kept, tuple(map(_message, messages)), found.target
     )
 
 

@@ -18,25 +18,28 @@ from eventlog.events import LASTING
 from eventlog.history.ranges import covers
 from eventlog.session.session import Session
 from projections.conversation import apply
-from projections.conversation.parts import Message
+from projections.conversation.parts import FilePart, Message
 from projections.conversation.state import Conversation
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart, transcript_message
 
-__all__ = ["read_message", "read_part"]
+__all__ = ["read_message", "read_part", "read_url"]
 
 
 def read_part(session: Session, part: str) -> TranscriptPart:
     """Return a whole part; `NotFoundError` if the session has none of this id now."""
-    with session.reader.deciding() as state:
-        facts = state.part(part)
-        message = facts.message
-        owner = state.message(message)
-        ranges = state.made_at(facts)
-    found = _read(session, Message(message, owner.user, owner.added, 0), ranges)
+    found = transcript_message(_message_with(session, part), session.text)
     for told in found.parts:
         if told.id == part:
             return told
     raise NotFoundError("part", part, session=session.id)
+
+
+def read_url(session: Session, file: str) -> str:
+    """Return the address of a file part, a `data:` URL with its bytes; "" if it is redacted."""
+    for part in _message_with(session, file).parts:
+        if part.id == file and isinstance(part, FilePart) and not part.redacted:
+            return session.text(part.file.url)
+    return ""
 
 
 def read_message(session: Session, message: str) -> TranscriptMessage:
@@ -51,10 +54,20 @@ def read_message(session: Session, message: str) -> TranscriptMessage:
             if state.history.holds(facts.added) and state.now(facts.changes) != "removed"
         ]
         ranges = [found for facts in counted for found in state.made_at(facts)]
+    return transcript_message(_read(session, Message(message, owner.user, owner.added, 0), ranges), session.text)
+
+
+def _message_with(session: Session, part: str) -> Message:
+    """The message of a part, with this part alone."""
+    with session.reader.deciding() as state:
+        facts = state.part(part)
+        message = facts.message
+        owner = state.message(message)
+        ranges = state.made_at(facts)
     return _read(session, Message(message, owner.user, owner.added, 0), ranges)
 
 
-def _read(session: Session, message: Message, ranges: Iterable[tuple[int, int]]) -> TranscriptMessage:
+def _read(session: Session, message: Message, ranges: Iterable[tuple[int, int]]) -> Message:
     """The message, with what its parts became at these versions."""
     state = Conversation(whole=True)
     state.add_message(message)
@@ -63,7 +76,7 @@ def _read(session: Session, message: Message, ranges: Iterable[tuple[int, int]])
             state.apply_run(span.item)
         else:
             apply.apply(state, span.item, span.first, span.time)
-    return transcript_message(state.messages[message.id], session.text)
+    return state.messages[message.id]
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from eventlog.validation import require, require_or_none
 from projections.tokens.streaming import utf8_length
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of, matches_in
-from projections.window.retrieval.part_text import read_message, read_part
+from projections.window.retrieval.part_text import read_message, read_part, read_url
 from projections.window.retrieval.truncation import count_lines
 
 __all__ = ["RecallResult", "recall"]
@@ -70,12 +70,13 @@ def recall(
 ) -> RecallResult:
     """Return a part or message of this id: whole, by lines or bytes, or by a search.
 
-    Of a tool part it is the whole output, or the error of one that failed; with `field` "input" its
-    arguments as JSON. `search` looks for a plain text, or with `regex` for a regular expression,
-    which is trusted not to run for ever; it gives at most `most` lines with `context` lines around
-    each. Raises `NotFoundError` for an id that names no part or message that counts now, and
-    `CallError` for more than one kind of excerpt, or one that cannot be had. `lines` and `bytes`
-    are (first, last) from 1; `ignore_case` is for a search.
+    It is read as it was said, also if a prune cleared it. Of a tool part it is the whole output, or
+    the error of one that failed; with `field` "input" its arguments as JSON. Of a file it is the
+    address, a `data:` URL with its bytes. `search` looks for a plain text, or with `regex` for a
+    regular expression, which is trusted not to run for ever; it gives at most `most` lines with
+    `context` lines around each. `lines` and `bytes` are (first, last) from 1; `ignore_case` is for
+    a search. Raises `NotFoundError` for an id that names no part or message that counts now, and
+    `CallError` for more than one kind of excerpt, or one that cannot be had.
     """
     require(Session, session, "a session is a Session")
     require(str, name, "an id is a str")
@@ -120,7 +121,10 @@ def _whole(session: Session, name: str, field: Literal["output", "input"]) -> Re
     else:
         if field == "input" and part.kind != "tool":
             raise CallError(f"a {part.kind} part has no input")
-        return _recalled(name, part.kind, _input(part) if field == "input" else _output(part), is_open=part.open)
+        text = _input(part) if field == "input" else _output(part)
+        if part.kind == "file" and not text:
+            text = read_url(session, name)
+        return _recalled(name, part.kind, text, is_open=part.open)
     if field == "input":
         raise CallError("a message has no input; recall the call")
     told = [part for part in message.parts if part.kind not in _SILENT and not part.removed]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from eventlog.errors import CallError
 from eventlog.session.session import Session
@@ -38,6 +38,7 @@ PARAMETERS: dict[str, Any] = {
             "description": "A range of bytes, such as 0-5000; the first is 0, the last is left out.",
         },
         "search": {"type": "string", "description": "A text; the lines that have it are shown with their numbers."},
+        "field": {"type": "string", "enum": ["output", "input"], "description": "The arguments of the call: input."},
     },
     "required": ["part"],
 }
@@ -86,9 +87,13 @@ def answer_recall(session: Session, given: Mapping[str, Any], bounds: Bounds) ->
     asked = {name: given[name] for name in ("lines", "bytes", "search") if given.get(name) not in (None, "")}
     if len(asked) > 1:
         raise CallError("give one of lines, bytes and search")
+    field: Any = given.get("field") or "output"
+    whole = recall(session, part, field=field)
+    if whole.kind == "file" and whole.text.startswith("data:"):
+        mime = whole.text[len("data:") :].partition(";")[0][:NOTES]
+        return f"[{mime}, {whole.size} bytes as base64: no text; the user can attach it again]"
     if "search" in asked:
-        return _matches(session, part, str(asked["search"]), bounds)
-    whole = recall(session, part)
+        return _matches(session, part, str(asked["search"]), bounds, field)
     if "bytes" in asked:
         excerpt = bytes_of(whole.text, *_range("bytes", asked["bytes"]))
         start, last_line = excerpt.first, None
@@ -128,9 +133,9 @@ def _range(name: str, given: object) -> tuple[int, int]:
     return first, int(found[2]) if found[2] else first + (name == "bytes")
 
 
-def _matches(session: Session, part: str, wanted: str, bounds: Bounds) -> str:
+def _matches(session: Session, part: str, wanted: str, bounds: Bounds, field: Literal["output", "input"]) -> str:
     """The lines that have a text, as many as fit."""
-    found = recall(session, part, search=wanted)
+    found = recall(session, part, search=wanted, field=field)
     lines: list[str] = []
     room = bounds.size - NOTES
     for match in found.matches[: max(bounds.lines - 2, 1)]:

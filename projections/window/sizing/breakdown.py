@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from projections.conversation.parts import ToolPart
+from projections.conversation.parts import FilePart, ReasoningPart, ToolPart
 from projections.tokens import frame_tokens
 from projections.view.carryover_text import carried_text
 from projections.view.message_rendering import MessageRenderer
@@ -21,7 +21,7 @@ from projections.view.messages import Messages
 from projections.view.neutral import NeutralMessage, NeutralPart
 from projections.view.opening_words import words_of
 from projections.view.part_rendering import QUESTION
-from projections.view.selection import carryover_of, compaction_of, shows_question, visible_messages
+from projections.view.selection import boundary_of, carryover_of, compaction_of, shows_question, visible_messages
 from projections.view.token_count import wire_messages
 
 if TYPE_CHECKING:
@@ -110,12 +110,16 @@ class PartSize(msgspec.Struct, frozen=True):
     id: str
     message: str
     kind: str
-    """"text", "reasoning", "tool", "file", "subtask" or "compaction"."""
+    """"text", "reasoning", "tool", "file", "subtask" or "compaction".
+
+    In a plan of a prune "arguments", too.
+    """
     tokens: int
     tool: str = ""
     title: str = ""
     """The title that the tool gave its result."""
     pruned: bool = False
+    """Whether a prune cleared something of it."""
     truncated: bool = False
     """Whether a preview stands for the output."""
     words: str = ""
@@ -287,7 +291,8 @@ class _Sizer:
     def draft(self, message: Message) -> MessageRenderer:
         """The message as it is rendered."""
         question = message.user and shows_question(self._state, message, self._options)
-        return MessageRenderer(message, self._options, self._resolve, shows_question=question)
+        boundary = boundary_of(self._state, message)
+        return MessageRenderer(message, self._options, self._resolve, shows_question=question, boundary=boundary)
 
     def part(self, message: Message, part: Part, draft: MessageRenderer) -> PartSize | None:
         """The size of a part; None if it says nothing."""
@@ -300,9 +305,10 @@ class _Sizer:
             sums[content] = sums.get(content, 0) + tokens
         kind, tokens = kind_of_part(part), sum(sums.values())
         if not isinstance(part, ToolPart):
-            return PartSize(part.id, message.id, kind, tokens, words=self._words(said))
+            is_cleared = isinstance(part, (ReasoningPart, FilePart)) and part.pruned
+            return PartSize(part.id, message.id, kind, tokens, pruned=is_cleared, words=self._words(said))
         self._add(part, sums)
-        cleared = (part.pruned, part.full is not None)
+        cleared = (part.pruned or part.arguments_pruned, part.full is not None)
         return PartSize(part.id, message.id, kind, tokens, part.tool, part.title, *cleared, words=self._words(said))
 
     def _add(self, part: ToolPart, sums: dict[str, int]) -> None:

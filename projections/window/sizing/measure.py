@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from eventlog.values import Content
-from projections.conversation.parts import Message, ToolPart
+from projections.conversation.parts import FilePart, Message, ReasoningPart, ToolPart
 
 __all__ = ["Measure"]
 
@@ -30,8 +30,19 @@ class Measure(Protocol):
         """Tokens that one message of the conversation sends, before calibration."""
         ...
 
-    def counted(self, part: ToolPart) -> int:
-        """Tokens of a completed result as if it were not pruned, with attachments, uncalibrated."""
+    def counted(self, part: ToolPart | ReasoningPart | FilePart) -> int:
+        """Tokens of a completed result, a thought or a file as if not pruned, uncalibrated.
+
+        A result counts with its attachments.
+        """
+        ...
+
+    def clearing_arguments(self, part: ToolPart) -> int:
+        """Tokens that a call has less once its arguments are cleared, uncalibrated."""
+        ...
+
+    def paths(self, part: ToolPart) -> tuple[str, ...]:
+        """The files that a call names, without superfluous dots and slashes."""
         ...
 
     @property

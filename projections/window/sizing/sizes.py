@@ -9,22 +9,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from posixpath import normpath
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 
 from eventlog.values import Body, Content
+from projections.conversation.file_access import paths_of
+from projections.conversation.parts import FilePart, ReasoningPart, ToolPart
 from projections.requests.ai_sdk import model_messages
 from projections.tokens import CharsCounter, counter_named
+from projections.view.cleared_arguments import cleared_arguments
 from projections.view.message_rendering import MessageRenderer
 from projections.view.neutral import NeutralMessage, NeutralPart, Text
-from projections.view.part_rendering import Resolver
-from projections.view.selection import carryover_of, shows_question
+from projections.view.part_rendering import Resolver, text_of
+from projections.view.selection import boundary_of, carryover_of, shows_question
 from projections.view.token_count import ViewCounter
 
 if TYPE_CHECKING:
     from projections.conversation.carryover import Carryover
-    from projections.conversation.parts import Message, Part, ToolPart
+    from projections.conversation.parts import Message, Part
     from projections.conversation.state import Conversation
     from projections.tokens import CountCache, Counter
     from projections.view.options import RenderOptions
@@ -47,6 +51,8 @@ class Sizes(ABC):
         self._resolve = resolve
         self._messages: dict[str, tuple[Stamp, int]] = {}
         self._results: dict[str, tuple[Stamp, int]] = {}
+        self._arguments: dict[str, tuple[Content, int]] = {}
+        self._paths: dict[str, tuple[Content, tuple[str, ...]]] = {}
         self.ratio = 1.0
         """Tokens that the provider reports for one counted here."""
 
@@ -66,12 +72,36 @@ class Sizes(ABC):
     def sent(self, message: Message) -> int:
         """Tokens that one message sends, before calibration."""
 
-    def counted(self, part: ToolPart) -> int:
-        """Return the tokens of a completed result as if it were not pruned, uncalibrated."""
-        stamp = (part.output, part.attachments)
+    def counted(self, part: ToolPart | ReasoningPart | FilePart) -> int:
+        """Return the tokens of a completed result, a thought or a file, uncalibrated.
+
+        As if it were not pruned; a result with its attachments.
+        """
+        if isinstance(part, ToolPart):
+            stamp: Stamp = (part.output, part.attachments)
+        else:
+            stamp = (part.file,) if isinstance(part, FilePart) else tuple(part.pieces)
         known = self._results.get(part.id)
         if known is None or known[0] != stamp:
-            known = self._results[part.id] = (stamp, self._count_result(part))
+            known = self._results[part.id] = (stamp, self._count_part(part))
+        return known[1]
+
+    def clearing_arguments(self, part: ToolPart) -> int:
+        """Return the tokens that a call has less once its arguments are cleared, uncalibrated."""
+        known = self._arguments.get(part.id)
+        if known is None or known[0] != part.input:
+            given = self._resolve(part.input)
+            left = cleared_arguments(given)
+            saved = 0 if left is given else max(0, self._count_text(part.input) - self._count_text(left))
+            known = self._arguments[part.id] = (part.input, saved)
+        return known[1]
+
+    def paths(self, part: ToolPart) -> tuple[str, ...]:
+        """The files that a call names, without superfluous dots and slashes."""
+        known = self._paths.get(part.id)
+        if known is None or known[0] != part.input:
+            paths = tuple(map(normpath, paths_of(part.tool, self._resolve(part.input))))
+            known = self._paths[part.id] = (part.input, paths)
         return known[1]
 
     def evict(self) -> None:
@@ -79,16 +109,26 @@ class Sizes(ABC):
         state = self._state
         self._messages = {name: known for name, known in self._messages.items() if name in state.messages}
         self._results = {name: known for name, known in self._results.items() if name in state.where}
+        self._arguments = {name: known for name, known in self._arguments.items() if name in state.where}
+        self._paths = {name: known for name, known in self._paths.items() if name in state.where}
 
     def _units(self, message: Message) -> int:
         """The size of one message in the units that are summed."""
         question = message.user and shows_question(self._state, message, self._options)
         carried = carryover_of(self._state, message) if self._options.carry else None
-        beside = (question, None if carried is None else _carried_stamp(carried))
+        boundary = boundary_of(self._state, message)
+        beside = (question, boundary, None if carried is None else _carried_stamp(carried))
         stamp = (beside, _message_stamp(message))
         known = self._messages.get(message.id)
         if known is None or known[0] != stamp:
-            draft = MessageRenderer(message, self._options, self._resolve, shows_question=question, carried=carried)
+            draft = MessageRenderer(
+                message,
+                self._options,
+                self._resolve,
+                shows_question=question,
+                carried=carried,
+                boundary=boundary,
+            )
             units = self._count_message(draft.messages())
             # Rendering joins the pieces of texts, so what the message is made of is looked at
             # again.
@@ -100,8 +140,12 @@ class Sizes(ABC):
         """The units of what one message sends."""
 
     @abstractmethod
-    def _count_result(self, part: ToolPart) -> int:
-        """The tokens of a result."""
+    def _count_text(self, content: Content) -> int:
+        """The tokens of a text."""
+
+    @abstractmethod
+    def _count_part(self, part: ToolPart | ReasoningPart | FilePart) -> int:
+        """The tokens of a result with its attachments, of a thought, or of a file."""
 
 
 class TokenSizes(Sizes):
@@ -132,10 +176,14 @@ class TokenSizes(Sizes):
     def _count_message(self, sent: Sequence[NeutralMessage]) -> int:
         return sum(map(self._counter.message, sent))
 
-    def _count_result(self, part: ToolPart) -> int:
-        return self._counter.content(part.output or "", self._resolve) + sum(
-            self._counter.file(attachment.mime, self._resolve(attachment.url)) for attachment in part.attachments
-        )
+    def _count_text(self, content: Content) -> int:
+        return self._counter.content(content, self._resolve)
+
+    def _count_part(self, part: ToolPart | ReasoningPart | FilePart) -> int:
+        if isinstance(part, ReasoningPart):
+            return self._count_text(text_of(part.pieces, self._resolve))
+        text, files = ("", (part.file,)) if isinstance(part, FilePart) else (part.output or "", part.attachments)
+        return self._count_text(text) + sum([self._counter.file(file.mime, self._resolve(file.url)) for file in files])
 
 
 class CharsSizes(Sizes):
@@ -161,11 +209,15 @@ class CharsSizes(Sizes):
         made = model_messages(filled)
         return _utf16(msgspec.json.encode(made)) - len("[]") - added if made else 0
 
-    def _count_result(self, part: ToolPart) -> int:
-        output = part.output or ""
-        if isinstance(output, Body) and output.size == output.characters:  # ASCII: nothing need be read
-            return (output.size + 2) // 4
-        return CharsCounter().count(self._resolve(output))
+    def _count_text(self, content: Content) -> int:
+        if isinstance(content, Body) and content.size == content.characters:  # ASCII: nothing need be read
+            return (content.size + 2) // 4
+        return CharsCounter().count(self._resolve(content))
+
+    def _count_part(self, part: ToolPart | ReasoningPart | FilePart) -> int:
+        if isinstance(part, ReasoningPart):
+            return self._count_text(text_of(part.pieces, self._resolve))
+        return self._count_text(part.file.url if isinstance(part, FilePart) else part.output or "")
 
 
 def sizes_named(

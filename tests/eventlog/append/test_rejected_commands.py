@@ -9,7 +9,7 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
-from eventlog.codec.bodies import INLINE
+from eventlog.codec.large_texts import INLINE
 from eventlog.errors import BusyError, ConflictError, EventlogError, FencedError, LimitError, UnknownOutcomeError
 from eventlog.log.commit import LeaseState
 from eventlog.session.session import Session

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventlog import events as ev
-from eventlog.codec.bodies import INLINE
+from eventlog.codec.large_texts import INLINE
 from eventlog.errors import BusyError, ConflictError
 from eventlog.session.session import Session
 from eventlog.state.decide import decide
@@ -69,7 +69,7 @@ def test_an_interrupt_loses_and_doubles_nothing(
             reply.part(File("text/plain", piece))
         log.fail = 1
         with monkeypatch.context() as patch:
-            patch.setattr("eventlog.append.accepted.decide", interrupted)
+            patch.setattr("eventlog.append.accepted_commands.decide", interrupted)
             with pytest.raises(KeyboardInterrupt if number < 3 else BusyError):
                 session.flush()
         reply.finish()

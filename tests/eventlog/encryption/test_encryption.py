@@ -16,7 +16,7 @@ import pytest
 import eventlog
 from eventlog import events as ev
 from eventlog.append.command import content_digest
-from eventlog.codec.bodies import INLINE
+from eventlog.codec.large_texts import INLINE
 from eventlog.encryption.family import Family
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.encryption.log import EncryptedLog

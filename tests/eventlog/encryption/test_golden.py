@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from eventlog.codec.batch import decode_value
-from eventlog.codec.bodies import body_text
 from eventlog.codec.decoded import spans_of
+from eventlog.codec.large_texts import body_text
 from eventlog.codec.payload import decode_encrypted_payload, decode_encrypted_value, is_encrypted, is_foreign
 from eventlog.encryption.envelope import decrypt_commit, decrypt_head
 from eventlog.encryption.family import Family

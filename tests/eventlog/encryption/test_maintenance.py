@@ -116,7 +116,7 @@ def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path:
     log.submit(Append(session="x", payload=payloads[1], count=1, time=1)).wait()
     shutil.copytree(tmp_path / "s", tmp_path / "crashed")
     log.close()
-    shutil.rmtree(tmp_path / "crashed" / "lmdb")
+    shutil.rmtree(tmp_path / "crashed" / "1" / "lmdb")
     eventlog.repair(tmp_path / "crashed", tmp_path / "new")
     with eventlog.open(tmp_path / "new", keys=service) as store:
         head = store.log.head("x")

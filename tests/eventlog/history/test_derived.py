@@ -10,7 +10,7 @@ from eventlog.codec.decoded import events_of_kinds
 from eventlog.errors import StorageError
 from eventlog.history import checkpoint_store
 from eventlog.history.derived import WINDOW, LostRowError, decoded, found, store, windows
-from eventlog.history.lineage import END, StreamRange
+from eventlog.history.effective_history import END, StreamRange
 from eventlog.log.contract import Log
 
 

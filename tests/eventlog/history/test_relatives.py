@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.history.ancestry import ancestry
 from eventlog.history.catalog import entry_of, is_session
 from eventlog.history.relatives import forks_of, heirs_of, subsessions_of
-from eventlog.history.streams import ancestry
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 
 STEPS = st.lists(

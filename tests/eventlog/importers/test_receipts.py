@@ -1,29 +1,31 @@
-"""Receipts of event JSONL: an imported file is not decoded again; nothing else changes."""
+"""Receipts of imported files: an unchanged file is not read again; nothing else changes."""
 
 from __future__ import annotations
 
-import io
+import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import eventlog
-from eventlog import Session, Store
-from eventlog.history import checkpoint_store
-from eventlog.importers import Report, import_file
-from eventlog.importers.event_jsonl.reader import EventReader
-from eventlog.importers.event_jsonl.receipt import KIND
-from tests.support.export_sessions import canonical, jsonl, read, talk
+from eventlog import Store
+from eventlog.errors import ErasedError, ImportFormatError
+from eventlog.importers import Report, import_file, receipts
+from eventlog.importers.receipts import KIND, FileStamp, stamp_of
+from eventlog.log.contract import Log
+from tests.eventlog.importers.test_reconcile import record, talk, write
+from tests.support.export_sessions import jsonl
+from tests.support.export_sessions import talk as said
 from tests.support.import_counts import recorded
 from tests.support.shared import shared_path
 
 
-@pytest.fixture
-def source() -> Iterator[Store]:
-    """Give a store whose sessions are exported."""
-    with eventlog.open("memory:") as opened:
-        yield opened
+@pytest.fixture(autouse=True)
+def rested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files count as rested right after they are written."""
+    monkeypatch.setattr(receipts, "TICK", -(10**18))
 
 
 @pytest.fixture
@@ -34,226 +36,254 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the lines that are decoded from here on."""
-    read_line, seen = EventReader.read_line, list[int]()
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are read from here on."""
+    find, seen = receipts.find, list[str]()
 
-    def counting(self: EventReader, number: int, raw: bytes) -> object:
-        seen.append(number)
-        return read_line(self, number, raw)
+    def spying(log: Log, path: str, stamp: FileStamp, format: str | None = None) -> Report | None:
+        report = find(log, path, stamp, format)
+        if report is None:
+            seen.append(path)
+        return report
 
-    monkeypatch.setattr(EventReader, "read_line", counting)
+    monkeypatch.setattr(receipts, "find", spying)
     return seen
 
 
-def forget(store: Store) -> None:
-    """Drop all receipts."""
-    for info in store.sessions():
-        checkpoint_store.forget(store.log, KIND, info.id)
+def kept(store: Store) -> dict[bytes, bytes]:
+    """Return the rows of all receipts."""
+    return dict(store.log.scan_derived(KIND))
 
 
-def outcome(store: Store, data: bytes) -> tuple[Report, dict[str, list[tuple[int, bytes]]]]:
-    """Import a file; return the report, and all sessions after it."""
-    report = read(store, data)
-    return report, {info.id: canonical(store.session(info.id)) for info in store.sessions()}
-
-
-def test_a_file_is_decoded_once(source: Store, store: Store, lines: list[int]) -> None:
-    """A file that is imported again is not decoded; the report says that nothing is new."""
-    session = talk(source, "ses_a")
-    session.fork(session.version - 2, id="ses_f").user("in the fork")
-    data = jsonl(session, tree=True)
-    first = read(store, data)
-    assert len(lines) == data.count(b"\n") - 1
-    lines.clear()
-    again = read(store, data)
-    assert lines == []
-    assert again.events == 0
+def test_an_unchanged_file_is_not_read(store: Store, tmp_path: Path, reads: list[str]) -> None:
+    """A file that is imported again is not read; its report is that of reading it."""
+    path = write(tmp_path / "a.jsonl", *talk("a", "b", "c"), {"type": "unheard of"})
+    side = record(8, "aside") | {"isSidechain": True, "agentId": "x"}
+    path.write_text(path.read_text() + json.dumps(side) + "\n{torn\n")
+    first = import_file(store, path)
+    assert (len(first.sessions), bool(first.skipped)) == (2, True)
+    assert reads == [str(path)]
+    reads.clear()
+    again = import_file(store, path)
+    assert reads == []
+    assert (again.events, again.format) == (0, "claude_code")
     assert (again.sessions, again.messages, again.parts) == (first.sessions, first.messages, first.parts)
-    assert again.skipped == []
-    forget(store)
-    assert read(store, data) == again
-    assert lines != []
+    assert again.skipped == first.skipped
+    os.chdir(tmp_path)
+    assert import_file(store, "a.jsonl", format="claude_code").events == 0
+    assert reads == []
+    with pytest.raises(ImportFormatError):
+        import_file(store, path, format="codex")
 
 
-def test_a_grown_file_is_decoded_behind_what_is_known(source: Store, store: Store, lines: list[int]) -> None:
-    """Only the lines that came to a file are decoded; the sessions are those of one import."""
-    session = talk(source, "ses_a")
-    read(store, jsonl(session))
-    for number in range(3):
-        session.user("x" * 100_000 + str(number))
-        talk_on(session)
-        data = jsonl(session)
-        lines.clear()
-        report = read(store, data)
-        assert 0 < len(lines) < data.count(b"\n") // 2 + 4
-        assert lines[-1] == data.count(b"\n")
-        assert report.skipped == []
-        assert canonical(store.session("ses_a")) == canonical(session)
-        with eventlog.open("memory:") as whole:
-            expected = read(whole, data)
-        assert (report.messages, report.parts, report.sessions) == (expected.messages, expected.parts, ["ses_a"])
+def _edited(path: Path) -> None:
+    """Change a letter, and set the time of the change back."""
+    before = path.stat()
+    data = path.read_bytes()
+    with path.open("r+b") as file:
+        file.write(data.replace(b'"b"', b'"B"'))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
 
 
-def talk_on(session: Session) -> None:
-    """Go on with a reply that names a body of the session again."""
-    with session.assistant(model="p/one") as reply:
-        reply.tool("bash", call_id="c", input={}).succeed("x" * 100_000 + "0")
-        reply.finish("stop")
+def _replaced(path: Path) -> None:
+    beside = path.with_suffix(".new")
+    beside.write_bytes(path.read_bytes().replace(b'"b"', b'"B"'))
+    os.utime(beside, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    beside.replace(path)
 
 
-@pytest.mark.parametrize("place", [1, 3, -2])
-def test_a_change_in_the_file_is_noticed(source: Store, store: Store, place: int) -> None:
-    """A file with a changed line is imported as into a store without receipts."""
-    session = talk(source, "ses_a")
-    for _ in range(3):
-        session.user("the same words")
-    data = jsonl(session)
-    read(store, data)
-    parts = data.split(b"the same words")
-    changed = b"the same words".join(parts[:place]) + b"the samE words" + b"the same words".join(parts[place:])
-    assert len(changed) == len(data)
-    with eventlog.open("memory:") as plain:
-        read(plain, data)
-        forget(plain)
-        expected = outcome(plain, changed)
-    assert outcome(store, changed) == expected
-    assert expected[0].sessions == ["ses_a~2"]
+def _grown(path: Path) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(record(4, "d")) + "\n")
 
 
-def _said(session: Session) -> None:
-    session.user("here")
-
-
-def _rolled_back(session: Session) -> None:
-    session.rollback(session.version - 3)
-
-
-def _redacted(session: Session) -> None:
-    session.redact(next(iter(session.reader.state().parts)), search=False)
-
-
-def _grown_and_redone(session: Session) -> None:
-    session.rollback(session.version - 3)
-    session.redo()
-
-
-@pytest.mark.parametrize("act", [_said, _rolled_back, _redacted, _grown_and_redone])
-@pytest.mark.parametrize("grown", [False, True])
-def test_what_happens_here_is_regarded(
-    source: Store, store: Store, act: Callable[[Session], None], *, grown: bool
+@pytest.mark.parametrize("change", [_edited, _replaced, _grown])
+def test_each_change_of_a_file_is_noticed(
+    store: Store, tmp_path: Path, reads: list[str], change: Callable[[Path], None]
 ) -> None:
-    """After an event here an import does what it does without receipts, for a grown file too."""
-    session = talk(source, "ses_a")
-    data = jsonl(session)
-    read(store, data)
-    act(store.session("ses_a"))
-    copy = jsonl(store.session("ses_a"))
-    if grown:
-        session.user("more")
-        data = jsonl(session)
-    with eventlog.open("memory:") as plain:
-        read(plain, copy)
-        forget(plain)
-        assert outcome(store, data) == outcome(plain, data)
+    """An edited, replaced or grown file is read, also with its size and time kept."""
+    path = write(tmp_path / "a.jsonl", *talk("a", "b", "c"))
+    import_file(store, path)
+    change(path)
+    reads.clear()
+    report = import_file(store, path)
+    assert reads == [str(path)]
+    with eventlog.open(tmp_path / "fresh") as fresh:
+        import_file(fresh, write(tmp_path / "b.jsonl", *talk("a", "b", "c")))
+        expected = import_file(fresh, path)
+    assert (report.events, report.sessions) == (expected.events, expected.sessions)
+    assert report.events > 0
 
 
-def test_erased_and_scrubbed_content_stays_out(source: Store, store: Store, lines: list[int]) -> None:
-    """A receipt counts no more once its session is redacted, scrubbed or erased."""
-    session = talk(source, "ses_a")
-    data = jsonl(session)
-    read(store, data)
-    _redacted(store.session("ses_a"))
-    lines.clear()
-    read(store, data)
-    assert lines != []
-    store.scrub()
-    assert not checkpoint_store.versions(store.log, KIND, "ses_a")
-    forget(store)
-    lines.clear()
-    assert read(store, data).sessions == ["ses_a~2"], "what was scrubbed differs from the file"
-    assert lines != []
-    store.erase("ses_a", forks="cascade")
-    assert "erased" in read(store, data).skipped[0].reason
+def test_the_log_of_a_database_belongs_to_its_stamp(tmp_path: Path) -> None:
+    """A database whose write-ahead log changed is another one."""
+    path = tmp_path / "opencode.db"
+    path.write_bytes(b"x")
+    before = stamp_of(str(path))
+    (tmp_path / "opencode.db-wal").write_bytes(b"y")
+    assert stamp_of(str(path)) != before
 
 
-def test_an_encrypted_store_has_receipts_too(source: Store, tmp_path: Path, lines: list[int]) -> None:
-    """In an encrypted store, opened again, the same file is not decoded."""
-    session = talk(source, "ses_a")
-    data = jsonl(session)
-    with eventlog.open(tmp_path / "s", keys=True) as store:
-        first = read(store, data)
-    lines.clear()
-    with eventlog.open(tmp_path / "s", keys=True) as store:
-        assert read(store, data).sessions == first.sessions
-        assert lines == []
-        assert canonical(store.session("ses_a")) == canonical(session)
+def test_a_file_that_changes_while_it_is_read_has_no_receipt(store: Store, tmp_path: Path) -> None:
+    """Lines that came to a file while it was imported are imported the next time."""
+    path = write(tmp_path / "a.jsonl", *talk("a", "b", "c"))
+
+    def growing(_done: int, _whole: int | None) -> None:
+        if '"d"' not in path.read_text():
+            _grown(path)
+
+    import_file(store, path, on_progress=growing)
+    assert kept(store) == {}
+    assert import_file(store, path).messages == 4
 
 
-def test_an_import_that_broke_off_leaves_no_receipt(source: Store, store: Store, tmp_path: Path) -> None:
-    """An import that was broken off anywhere is completed by the next one."""
-    session = talk(source, "ses_a")
-    for number in range(40):
-        session.append([(number, eventlog.events.Custom("n", "x" * 1000))])
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(jsonl(session))
-    for most in (1, 7, 30):
+def test_a_file_that_did_not_rest_has_no_receipt(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that changed within a tick of the clock is read again: its stamp may be old."""
+    monkeypatch.undo()
+    path = write(tmp_path / "a.jsonl", *talk("a", "b"))
+    stamp = stamp_of(str(path))
+    fine = stamp._replace(modified=0, changed=stamp.changed | 1)
+    assert not fine.rests(fine.changed + receipts.TICK)
+    assert fine.rests(fine.changed + receipts.TICK + 1)
+    coarse = stamp._replace(modified=0, changed=2_000_000_000)
+    assert not coarse.rests(coarse.changed + receipts.COARSE)
+    receipts.save(store.log, import_file(store, path), stamp, stamp.changed)
+    assert kept(store) == {}
 
-        def broken(done: int, _: int | None, most: int = most) -> None:
-            if done > most * 1000:
-                raise KeyboardInterrupt
 
+def test_an_import_that_broke_off_leaves_no_receipt(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import that ended between its last commit and its receipt is completed later."""
+    path = write(tmp_path / "a.jsonl", *talk("a", "b", "c"))
+    with monkeypatch.context() as patch:
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(receipts, "save", killed)
         with pytest.raises(KeyboardInterrupt):
-            import_file(store, path, on_progress=broken)
-        assert not checkpoint_store.versions(store.log, KIND, "ses_a")
-    assert import_file(store, path).sessions == ["ses_a"]
-    assert canonical(store.session("ses_a")) == canonical(session)
-    assert [info.id for info in store.sessions()] == ["ses_a"]
+            import_file(store, path)
+    assert kept(store) == {}
+    assert import_file(store, path).events == 0
+    assert [info.id for info in store.sessions()] == ["s"]
+    assert kept(store) != {}
 
 
-def test_damage_leaves_no_receipt(source: Store, store: Store, lines: list[int]) -> None:
-    """A file that is not read whole is read again, and damage is reported each time."""
-    data = jsonl(talk(source, "ses_a"))
-    for cut in (data[:-5], data.replace(b'"mf"', b'"??"', 1), data + b"\xff\n"):
-        first = read(store, cut)
-        lines.clear()
-        again = read(store, cut)
-        assert again.skipped == first.skipped != []
-        assert lines != []
+def test_a_receipt_is_of_one_store(store: Store, tmp_path: Path) -> None:
+    """Another store, and an older copy of one, get the file when it is imported there."""
+    path = write(tmp_path / "a.jsonl", *talk("a", "b"))
+    store.backup(tmp_path / "copy")
+    import_file(store, path)
+    with eventlog.open(tmp_path / "other") as other:
+        assert import_file(other, path).events > 0
+    store.log.put_derived([(key, None) for key in kept(store)])
+    eventlog.restore(tmp_path / "copy", tmp_path / "older")
+    with eventlog.open(tmp_path / "older") as older:
+        assert import_file(older, path).events > 0
 
 
-def test_a_damaged_receipt_is_passed_over(source: Store, store: Store, lines: list[int]) -> None:
-    """A receipt that cannot be read costs time only."""
-    data = jsonl(talk(source, "ses_a"))
-    first = read(store, data)
-    (version,) = checkpoint_store.versions(store.log, KIND, "ses_a")
-    for value in (b"", b"\xff" * 40):
-        store.log.put_derived([(checkpoint_store.key_of(KIND, "ses_a", version), value)])
-        lines.clear()
-        assert read(store, data).messages == first.messages
-        assert lines != []
-    checkpoint_store.save(store.log, KIND, "ses_a", version, b"\x91\x01", surplus=lambda _: ())
-    lines.clear()
-    assert read(store, data).events == 0
-    assert lines != []
+@pytest.mark.parametrize("act", ["said", "rolled back", "redacted", "erased"])
+def test_what_happens_to_a_session_is_regarded(store: Store, tmp_path: Path, reads: list[str], act: str) -> None:
+    """A receipt counts after a session went on, not after it was redacted or erased."""
+    path = write(tmp_path / "a.jsonl", *talk("a", "b", "c"))
+    import_file(store, path)
+    session = store.session("s")
+    match act:
+        case "said":
+            session.user("here")
+        case "rolled back":
+            session.rollback(session.version - 3)
+        case "redacted":
+            session.redact(next(iter(session.reader.state().parts)), search=False)
+        case _:
+            store.erase("s")
+    reads.clear()
+    if act == "erased":
+        with pytest.raises(ErasedError):
+            import_file(store, path)
+    else:
+        assert import_file(store, path).events == 0
+    assert bool(reads) == (act in {"redacted", "erased"})
 
 
-def test_recorded_sessions_are_imported_alike(source: Store, store: Store, lines: list[int]) -> None:
-    """Files of recorded sessions, imported twice with receipts, leave what one import leaves."""
-    data = shared_path("data")
-    for path in recorded(data, "claude_code_jsonl")[::7]:
+def test_receipts_go_with_their_sessions(store: Store, tmp_path: Path) -> None:
+    """Once an erased session is gone from the files, so are the receipts that name it."""
+    import_file(store, write(tmp_path / "a.jsonl", *talk("a", "b")))
+    other = [found | {"sessionId": "t"} for found in talk("c", "d")]
+    import_file(store, write(tmp_path / "b.jsonl", *other))
+    before = kept(store)
+    assert len(before) == 2
+    store.erase("s")
+    store.scrub()
+    left = kept(store)
+    assert set(left) < set(before)
+    assert len(left) == 1
+    assert import_file(store, tmp_path / "b.jsonl").sessions == ["t"]
+
+
+def test_an_encrypted_store_has_receipts_too(tmp_path: Path, reads: list[str]) -> None:
+    """A receipt is encrypted with the session's key, and found by a keyed hash of the path."""
+    path = write(tmp_path / "a.jsonl", *talk("a", "b"))
+    for name in ("one", "two"):
+        with eventlog.open(tmp_path / name, keys=True) as store:
+            import_file(store, path)
+    reads.clear()
+    rows = list[dict[bytes, bytes]]()
+    for name in ("one", "two"):
+        with eventlog.open(tmp_path / name, keys=True) as store:
+            assert import_file(store, path).sessions == ["s"]
+            rows.append(dict(store.log.engine.scan_derived(KIND)))
+    assert reads == []
+    assert not rows[0].keys() & rows[1].keys()
+    assert all(b"claude_code" not in value for found in rows for value in found.values())
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"\xff" * 40, b"\x91\x01"])
+def test_a_lost_or_damaged_receipt_costs_time_only(
+    store: Store, tmp_path: Path, reads: list[str], damage: bytes | None
+) -> None:
+    """A file whose receipt is lost, in part or whole, or cannot be read, is read."""
+    side = record(8, "aside") | {"isSidechain": True, "agentId": "x"}
+    path = write(tmp_path / "a.jsonl", *talk("a", "b"), side)
+    first = import_file(store, path)
+    for key in kept(store):
+        import_file(store, path)
+        store.log.put_derived([(key, damage)])
+        reads.clear()
+        again = import_file(store, path)
+        assert reads == [str(path)]
+        assert (again.events, again.sessions, again.messages) == (0, first.sessions, first.messages)
+
+
+def test_what_depends_on_the_store_is_read_again(store: Store, tmp_path: Path) -> None:
+    """A fork whose parent was not there is imported once the parent is there."""
+    with eventlog.open("memory:") as source:
+        parent = said(source, "ses_a")
+        fork = parent.fork(parent.version, id="ses_f")
+        fork.user("in the fork")
+        (tmp_path / "a.jsonl").write_bytes(jsonl(parent))
+        lines = jsonl(fork).splitlines(keepends=True)
+        begin = next(place for place, line in enumerate(lines) if line.startswith(b'{"session":"ses_f"'))
+        (tmp_path / "f.jsonl").write_bytes(b"".join([lines[0], *lines[begin:]]))
+    assert import_file(store, tmp_path / "f.jsonl").skipped != []
+    import_file(store, tmp_path / "a.jsonl")
+    assert import_file(store, tmp_path / "f.jsonl").sessions == ["ses_f"]
+
+
+def test_recorded_files_are_reported_alike(store: Store, reads: list[str]) -> None:
+    """Recorded files of all formats give the same report without being read."""
+    data, unread = shared_path("data"), 0
+    for path in [path for path in recorded(data, "") if path.is_file()][::9]:
         try:
-            report = import_file(source, path)
-        except eventlog.errors.ImportFormatError:
+            first = import_file(store, path)
+        except eventlog.errors.EventlogError:
             continue
-        for name in report.sessions:
-            file = jsonl(source.session(name))
-            first = import_file(store, io.BytesIO(file))
-            lines.clear()
-            again = import_file(store, io.BytesIO(file))
-            assert again.events == 0
-            assert (again.messages, again.parts, again.sessions) == (first.messages, first.parts, first.sessions)
-            assert first.sessions[-1] != name or lines == []
-    assert {info.id for info in store.sessions()} == {info.id for info in source.sessions()}
-    for info in source.sessions():
-        assert canonical(store.session(info.id)) == canonical(source.session(info.id))
+        reads.clear()
+        again = import_file(store, path)
+        unread += not reads
+        assert (again.sessions, again.messages, again.parts) == (first.sessions, first.messages, first.parts), path
+        assert again.skipped == first.skipped, path
+        assert again.events == 0, path
+    assert unread > 5

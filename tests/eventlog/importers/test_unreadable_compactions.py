@@ -119,15 +119,6 @@ def shown(store: Store, report: Report) -> list[str]:
 
 ALL = ["question one", "answer one", "question two", "answer two"]
 UNREADABLE = {
-    "codex-opaque": (
-        "codex",
-        codex(
-            {
-                "message": "",
-                "replacement_history": [message("question one"), {"type": "compaction", "encrypted_content": CIPHER}],
-            }
-        ),
-    ),
     "codex-opaque-message": (
         "codex",
         codex({"message": "", "replacement_history": [message("question one") | {"encrypted_content": CIPHER}]}),
@@ -179,31 +170,3 @@ def test_a_readable_compaction_covers_what_came_before(name: str) -> None:
         assert texts[1].endswith("the summary")
         assert texts[2:] == ALL[2:]
         assert not report.skipped
-
-
-def test_an_opaque_compaction_of_a_stream_is_reported() -> None:
-    """A recorded Responses stream with a compaction item says that it covers nothing."""
-    item = {"id": "cmp_1", "type": "compaction", "encrypted_content": CIPHER}
-    text: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "content": []}
-    records: list[dict[str, Any]] = [
-        {"type": "response.created", "response": {"id": "resp_1", "model": "gpt-x", "output": []}},
-        {"type": "response.output_item.added", "output_index": 0, "item": item},
-        {"type": "response.output_item.done", "output_index": 0, "item": item},
-        {"type": "response.output_item.added", "output_index": 1, "item": text},
-        {
-            "type": "response.output_text.delta",
-            "item_id": "msg_1",
-            "output_index": 1,
-            "content_index": 0,
-            "delta": "hi",
-        },
-        {
-            "type": "response.completed",
-            "response": {"id": "resp_1", "model": "gpt-x", "status": "completed", "output": []},
-        },
-    ]
-    data = b"".join(b"event: %b\ndata: %b\n\n" % (one["type"].encode(), json.dumps(one).encode()) for one in records)
-    with eventlog.open("memory:") as store:
-        report = read(store, data, "openai_responses_sse")
-        assert [found.reason for found in report.skipped] == [COVERS_NOTHING]
-        assert shown(store, report) == ["hi"]

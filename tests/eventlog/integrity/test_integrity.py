@@ -21,6 +21,7 @@ from eventlog import events as ev
 from eventlog.errors import CallError, DamagedError, NotFoundError, RefusedError
 from eventlog.log.commit import Append, Commit
 from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.generations import files_of
 from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.memory import MemoryLog
@@ -196,7 +197,7 @@ def test_a_removed_session_is_found(place: Place) -> None:
         for kind in (place.log._sessions, place.log._heads):
             del kind["b"]
     else:
-        segments = Segments(place.path / "lmdb", read_only=False, map_bytes=1 << 20)
+        segments = Segments(files_of(place.path) / "lmdb", read_only=False, map_bytes=1 << 20)
         segments.environment.writing(lambda txn: txn.delete(b"b", db=segments.environment.trees["sessions"]))
         segments.close()
     with place.open() as store:
@@ -267,7 +268,7 @@ def test_what_lists_show_is_compared(place: Place) -> None:
         head = place.log._heads["a"]
         place.log._heads["a"] = replace(head, entry=head.entry.replace(b"t", b"u", 1))
     else:
-        segments = Segments(place.path / "lmdb", read_only=False, map_bytes=1 << 20)
+        segments = Segments(files_of(place.path) / "lmdb", read_only=False, map_bytes=1 << 20)
         key = layout.session_key("a")
 
         def job(txn: Any) -> None:

@@ -20,6 +20,7 @@ from eventlog.history.catalog import entry_of
 from eventlog.history.session_lists import lists_of
 from eventlog.log.commit import Commit, Head
 from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.generations import files_of
 from eventlog.log.embedded.journal import frames
 from eventlog.log.memory import MemoryLog
 from projections.verify.tombstones import tombstone_fault
@@ -94,7 +95,7 @@ def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
     abandon(writer)
     with suppress(EventlogError):
         store.close()
-    file = path / "journal" / "0000000001.log"
+    file = files_of(path) / "journal" / "0000000001.log"
     pristine, records = file.read_bytes(), records_of(file)
     assert len(records) >= len(commits)
     (path / "mark").unlink()  # an attacker who can write the journal can write the watermark

@@ -12,14 +12,14 @@ import eventlog
 from eventlog import events as ev
 from eventlog.codec.redaction import is_freed
 from eventlog.errors import DamagedError
+from eventlog.history.ancestry import stream_spans
 from eventlog.history.cursor import cursor_at
-from eventlog.history.streams import stream_spans
 from eventlog.store import Store
+from eventlog.testing.file_search import files_with
 from projections.verify.scrubbed import unexplained
 from projections.verify.verify import verify
 from tests.support.engines import Engine
 from tests.support.export_sessions import canonical, jsonl, read
-from tests.support.file_search import files_with
 
 OLD, OLDER, NEW = "the old plan of attack", "the oldest plan of all", "the new plan of peace"
 LARGE = 200

@@ -14,16 +14,18 @@ from eventlog.codec.redaction import contents, part_of
 from eventlog.errors import NotFoundError
 from eventlog.history.cursor import cursor_at
 from eventlog.store import Store
+from eventlog.testing.file_search import files_with, holds
 from projections.exports.markdown import markdown_of
 from projections.exports.opencode import opencode_json
 from projections.reports.audit import audit
+from projections.requests.forms import RequestForm, digest
 from projections.transcript.transcript import Transcript
 from projections.verify.verify import verify
 from projections.view.model_view import LiveView, ModelView
 from tests.support.engines import ENGINES, Engine
-from tests.support.file_search import files_with, holds
 from tests.support.head_comparison import conversations
 
+FORM = RequestForm("openai-chat")
 SECRET = "hunter2 is the pass phrase"
 OLD, NEW = "the old plan of attack ", "the new plan of peace"
 LONG = f"{SECRET}\n" + "".join(f"line {number} of the listing\n" for number in range(200))
@@ -163,6 +165,12 @@ def test_scrub_takes_the_bytes_out_of_every_file(tmp_path: Path) -> None:
         assert not files_with(tmp_path / "r", "hunter2")
 
 
+def view_digests(session: eventlog.Session) -> tuple[list[bytes | None], list[bytes | None]]:
+    """The digests of views, and of bodies, that the steps recorded."""
+    steps = [span.item for span in session.reader.spans() if isinstance(span.item, ev.StepStarted)]
+    return [step.view_digest for step in steps], [step.body_digest for step in steps]
+
+
 def test_scrub_ends_the_digests_of_views_that_had_it(tmp_path: Path) -> None:
     """A scrub removes the digests of views with the text; the audit says redacted."""
     with eventlog.open(tmp_path / "s") as store:
@@ -171,18 +179,19 @@ def test_scrub_ends_the_digests_of_views_that_had_it(tmp_path: Path) -> None:
             session.user(text, id=text)
             view = ModelView.of(session)
             with session.assistant("p/m") as reply:
-                reply.step(view_version=view.version, view_digest=view.digest, render=None)
+                body = digest(FORM.body(view.messages, view.system))
+                reply.step(view_version=view.version, view_digest=view.digest, form=FORM.record, body_digest=body)
                 reply.add_text("yes")
                 reply.finish()
-        digests = [span.item.view_digest for span in session.reader.spans() if isinstance(span.item, ev.StepStarted)]
-        assert len(digests) == 3
+        digests, bodies = view_digests(session)
+        assert len({*digests, *bodies}) == 6
         (part,) = parts_with(session, "hunter2")
         session.redact(part)
         assert store.scrub().emptied
-        left = [span.item.view_digest for span in session.reader.spans() if isinstance(span.item, ev.StepStarted)]
-        assert left == [digests[0], b"", b""]
+        assert view_digests(session) == ([digests[0], b"", b""], [bodies[0], b"", b""])
         files = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
-        assert [any(holds(data, digest or b"") for data in files) for digest in digests] == [True, False, False]
+        for found in (digests, bodies):
+            assert [any(holds(data, each or b"") for data in files) for each in found] == [True, False, False]
         assert [step.verdict for step in audit(session)][1:] == ["redacted", "redacted"]
         assert verify(store, deep=True).sound
 

@@ -24,6 +24,7 @@ from eventlog.codec.payload import LEDGER as REMAINED
 from eventlog.errors import BusyError, CallError, DamagedError, NotFoundError, UnfinishedError
 from eventlog.log import validation
 from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.generations import files_of
 from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.layout import PAIR, TREES
 from eventlog.log.embedded.segments.meta_pages import are_in_turn, copy_as_of, sound_metas
@@ -115,7 +116,7 @@ def repaired(path: Path, payloads: dict[str, list[bytes]]) -> RepairReport:
 
 def change(path: Path, job: Callable[[Any, dict[str, Any]], None]) -> None:
     """Change a store's LMDB with matching checksums and stale hashes."""
-    with lmdb.open(str(path / "lmdb"), max_dbs=16, lib_version=LIB_VERSION) as environment:
+    with lmdb.open(str(files_of(path) / "lmdb"), max_dbs=16, lib_version=LIB_VERSION) as environment:
         trees = {name: environment.open_db(name.encode()) for name in TREES}
         with environment.begin(write=True) as txn:
             job(txn, trees)
@@ -137,12 +138,12 @@ def test_a_sound_store_is_saved_whole(tmp_path: Path, *, closed: bool) -> None:
 def test_only_the_journal_can_be_read(tmp_path: Path) -> None:
     """Without LMDB's first pages, or its file, unfolded commits are saved from the journal."""
     payloads = fill(tmp_path / "s", closed=False)
-    data = tmp_path / "s" / "lmdb" / "data.mdb"
+    data = files_of(tmp_path / "s") / "lmdb" / "data.mdb"
     data.write_bytes(bytes(8192) + data.read_bytes()[8192:])
     done = repaired(tmp_path / "s", payloads)
     assert {loss.session for loss in done.losses} == {None}
     shutil.rmtree(tmp_path / "new")
-    shutil.rmtree(tmp_path / "s" / "lmdb")
+    shutil.rmtree(files_of(tmp_path / "s") / "lmdb")
     (tmp_path / "s" / "format").unlink()
     done = repaired(tmp_path / "s", payloads)
     assert [loss.problem for loss in done.losses] == ["the folded part is missing"]
@@ -168,7 +169,7 @@ META_DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 def damage_meta(path: Path, number: int, how: str) -> None:
     """Damage one of the two meta pages."""
-    data = path / "lmdb" / "data.mdb"
+    data = files_of(path) / "lmdb" / "data.mdb"
     content = data.read_bytes()
     at = number * 4096
     changed = META_DAMAGE[how](content[at : at + 4096])
@@ -178,7 +179,7 @@ def damage_meta(path: Path, number: int, how: str) -> None:
 
 def newest_meta(path: Path) -> int:
     """The number of the meta page of the last transaction."""
-    content = (path / "lmdb" / "data.mdb").read_bytes()
+    content = (files_of(path) / "lmdb" / "data.mdb").read_bytes()
     return max(range(2), key=lambda number: int.from_bytes(content[number * 4096 :][144:152], "little"))
 
 
@@ -189,7 +190,9 @@ def test_one_meta_page_is_enough(tmp_path: Path, how: str, *, newest: bool) -> N
     payloads = fill(tmp_path / "s")
     older, newer = sorted(
         range(2),
-        key=lambda at: int.from_bytes((tmp_path / "s/lmdb/data.mdb").read_bytes()[at * 4096 :][144:152], "little"),
+        key=lambda at: int.from_bytes(
+            (files_of(tmp_path / "s") / "lmdb/data.mdb").read_bytes()[at * 4096 :][144:152], "little"
+        ),
     )
     damage_meta(tmp_path / "s", newer if newest else older, how)
     done = repaired(tmp_path / "s", payloads)
@@ -211,7 +214,7 @@ def test_what_only_the_newest_meta_page_led_to_is_listed(tmp_path: Path, how: st
             store.session("s1").user("the last words")
             payloads["s1"] = [commit.payload for commit in store.log.read("s1")]
     damage_meta(tmp_path / "s", newest_meta(tmp_path / "s"), how)
-    shutil.rmtree(tmp_path / "s" / "journal")
+    shutil.rmtree(files_of(tmp_path / "s") / "journal")
     done = repaired(tmp_path / "s", payloads)
     assert done.sessions == 5
     assert any("what was folded last may be lost" in loss.problem for loss in done.losses)
@@ -221,7 +224,7 @@ def test_sectors_that_cannot_be_read_are_left_out(tmp_path: Path, monkeypatch: p
     """Unreadable sectors of a bad disk are skipped and the others copied."""
     pages = tmp_path / "data.mdb"
     fill(tmp_path / "s")
-    content = (tmp_path / "s" / "lmdb" / "data.mdb").read_bytes()
+    content = (files_of(tmp_path / "s") / "lmdb" / "data.mdb").read_bytes()
     pages.write_bytes(content)
     bad = {0, 9 * 4096 + 512}
 
@@ -256,7 +259,7 @@ def test_both_meta_pages_lost_leave_the_journal(tmp_path: Path) -> None:
 def test_what_the_journal_lost_is_listed(tmp_path: Path) -> None:
     """A damaged frame of unknown sessions is listed as lost by its positions."""
     payloads = fill(tmp_path / "s", closed=False)
-    (file,) = (tmp_path / "s" / "journal").glob("*.log")
+    (file,) = (files_of(tmp_path / "s") / "journal").glob("*.log")
     data = file.read_bytes()
     salt = data[64:72]
     ends: list[int] = []
@@ -274,7 +277,7 @@ def test_what_the_journal_lost_is_listed(tmp_path: Path) -> None:
 def test_only_lmdb_can_be_read(tmp_path: Path) -> None:
     """With the journal gone everything folded is saved."""
     payloads = fill(tmp_path / "s")
-    shutil.rmtree(tmp_path / "s" / "journal")
+    shutil.rmtree(files_of(tmp_path / "s") / "journal")
     assert not repaired(tmp_path / "s", payloads).losses
 
 
@@ -288,14 +291,14 @@ def test_a_hole_ends_a_session_and_is_named(tmp_path: Path, chunk: int) -> None:
         end = store.session("s0").version
     with eventlog.open(tmp_path / "s", read_only=True) as store:
         payloads = {head.session: [one.payload for one in store.log.read(head.session)] for head in store.log.heads()}
-    segments = Segments(tmp_path / "s" / "lmdb", read_only=True, map_bytes=1 << 30)
+    segments = Segments(files_of(tmp_path / "s") / "lmdb", read_only=True, map_bytes=1 << 30)
     with segments.environment.reading() as txn:
         row = segments.row_in(txn, "s0")
     assert row is not None
     keys = [key for key in segments.keys("commits") if PAIR.unpack(key)[0] == row.number]
     segments.close()
     assert len(keys) == 3
-    shutil.rmtree(tmp_path / "s" / "journal")  # the journal may hold frames that were folded a while ago
+    shutil.rmtree(files_of(tmp_path / "s") / "journal")  # the journal may hold frames that were folded a while ago
     change(tmp_path / "s", lambda txn, trees: txn.delete(keys[chunk], db=trees["commits"]))
     done = repaired(tmp_path / "s", payloads)
     lost = {loss.session: (loss.first, loss.last) for loss in done.losses}
@@ -364,9 +367,9 @@ def test_random_damage(tmp_path: Path, seed: int) -> None:
     """After random damage every saved byte is true, and every loss is listed."""
     payloads = fill(tmp_path / "s", closed=seed % 2 == 0)
     chance = random.Random(seed)
-    files = [tmp_path / "s" / "lmdb" / "data.mdb"]
+    files = [files_of(tmp_path / "s") / "lmdb" / "data.mdb"]
     if seed % 3 == 0:
-        files += sorted((tmp_path / "s" / "journal").glob("*.log"))
+        files += sorted((files_of(tmp_path / "s") / "journal").glob("*.log"))
     for file in files:
         data = bytearray(file.read_bytes())
         for _ in range(chance.choice([1, 3, 10])):

@@ -14,6 +14,7 @@ from eventlog import Feed, Forgotten, NotFoundError, RecordBuilder, Store, impor
 from eventlog import events as ev
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import clipped, covers, meets, merged, without
+from eventlog.testing.file_search import files_with
 from projections import LiveView, ModelView, Transcript
 from projections.exports.jsonl import jsonl_lines
 from projections.reports.audit import audit
@@ -21,7 +22,6 @@ from projections.reports.timeline import timeline
 from projections.verify.verify import verify
 from projections.window.retrieval.part_text import read_message
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
-from tests.support.file_search import files_with
 from tests.support.toy_records import ToyMapping, shown
 
 SECRET = "the-secret-word-of-this-test"

@@ -21,10 +21,10 @@ from hypothesis.stateful import (
 from eventlog import ConflictError, Feed, Forgotten, Redacted, RefusedError, Session, Store
 from eventlog import events as ev
 from eventlog.history.checkpoint_store import PREFIX
+from eventlog.testing.file_search import files_with
 from projections import Transcript
 from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, POSTGRES, Engine
-from tests.support.file_search import files_with
 from tests.support.toy_records import ToyMapping, shown
 
 INTERRUPTED = "[Tool execution was interrupted]"

@@ -13,7 +13,7 @@ import pytest
 
 import eventlog
 from eventlog.errors import StorageError
-from eventlog.search.follow import Follower
+from eventlog.search.catch_up import Follower
 from eventlog.store import Store
 from tests.faults.tally import SLOW
 from tests.support.interrupter import breaks_off
@@ -33,7 +33,7 @@ def found(store: Store, words: str, wait: float | None = None) -> int:
 
 def index_of(path: Path) -> Path:
     """Return the index file of a store."""
-    (file,) = (path / "derived").glob("search-*.sqlite")
+    (file,) = (path / "1" / "derived").glob("search-*.sqlite")
     return file
 
 
@@ -57,7 +57,7 @@ def test_an_interrupted_search_leaves_no_lock_and_no_transaction(tmp_path: Path)
             session.user(word)
             ended = not breaks_off(at, partial(store.search, word, wait=None))
             at += STEP
-            for file in (path / "derived").glob("search-*.sqlite"):
+            for file in (path / "1" / "derived").glob("search-*.sqlite"):
                 other = sqlite3.connect(file, timeout=0.0, isolation_level=None)
                 other.execute("BEGIN IMMEDIATE")
                 other.close()
@@ -143,7 +143,7 @@ def test_any_damage_of_the_index_ends_in_a_new_one(tmp_path: Path, how: str) -> 
     file = index_of(path)
     data = file.read_bytes()
     for _ in range(60 if SLOW else 8):
-        for old in (path / "derived").glob("search-*"):
+        for old in (path / "1" / "derived").glob("search-*"):
             old.unlink()
         file.write_bytes(damaged(data, how, dice))
         with eventlog.open(path) as store:

@@ -14,7 +14,7 @@ import pytest
 
 import eventlog
 from eventlog.errors import LimitError
-from eventlog.search import follow, search
+from eventlog.search import catch_up, search
 from eventlog.store import Store
 from tests.faults.tally import SLOW, tally
 from tests.support.sample_sessions import run_together
@@ -45,7 +45,7 @@ def said(store: Store) -> list[tuple[str, int]]:
 
 def files(path: Path) -> list[Path]:
     """Return the index files of a store."""
-    return sorted((path / "derived").glob("search-*.sqlite"))
+    return sorted((path / "1" / "derived").glob("search-*.sqlite"))
 
 
 def filled(path: Path, count: int = 40) -> None:
@@ -72,7 +72,7 @@ def test_a_lost_or_damaged_index_is_made_again(tmp_path: Path, what: str, *, ope
     if what == "file":
         file.unlink()
     elif what == "directory":
-        shutil.rmtree(path / "derived")
+        shutil.rmtree(path / "1" / "derived")
     elif what in {"damage", "header"}:
         with sqlite3.connect(file) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -109,7 +109,7 @@ def test_a_restored_copy_has_no_hits_of_what_it_lost(tmp_path: Path) -> None:
     with eventlog.open(path) as store:
         store.session(next(store.sessions()).id).user("common later")
         assert len(every_hit(store, "common")) == 4
-    shutil.copytree(path / "derived", tmp_path / "copy" / "derived")
+    shutil.copytree(path / "1" / "derived", tmp_path / "copy" / "1" / "derived")
     with eventlog.open(tmp_path / "copy") as store:
         store.create_session().user("other")
         assert len(every_hit(store, "common")) == 3
@@ -133,8 +133,8 @@ def test_without_a_directory_to_write_to_the_index_is_in_memory(
     """Where no file may be made, a store is searched in memory, up to a bound."""
     path = tmp_path / "store"
     filled(path, 5)
-    shutil.rmtree(path / "derived")
-    (path / "derived").write_text("in the way")
+    shutil.rmtree(path / "1" / "derived")
+    (path / "1" / "derived").write_text("in the way")
     with eventlog.open(path, read_only=True) as store:
         assert len(every_hit(store, "common")) == 5
     monkeypatch.setattr(search, "MAX_MEMORY", 20)
@@ -151,8 +151,8 @@ def test_a_wait_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         session = store.create_session()
         for number in range(50):
             session.user(f"common {number}")
-        monkeypatch.setattr(follow, "_COMMITS", 10)
-        monkeypatch.setattr(follow, "_SECONDS", 0.0)
+        monkeypatch.setattr(catch_up, "_COMMITS", 10)
+        monkeypatch.setattr(catch_up, "_SECONDS", 0.0)
         page = store.search("common", wait=0, limit=100)
         assert page.behind > 0
         assert len(page.hits) < 50

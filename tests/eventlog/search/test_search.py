@@ -10,7 +10,7 @@ import pytest
 import eventlog
 from eventlog import events
 from eventlog.errors import CallError, CursorError, LimitError, NotFoundError
-from eventlog.search import follow, results, update
+from eventlog.search import catch_up, commit_rows, results
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
@@ -284,8 +284,8 @@ def test_late_results_and_results_in_a_fork(store: Store) -> None:
 
 def test_long_texts_are_one_hit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A text that is taken in as pieces is one hit, on one page; so are its last words."""
-    monkeypatch.setattr(update, "PIECE", 2_000)
-    monkeypatch.setattr(update, "_LOOK_BACK", 200)
+    monkeypatch.setattr(commit_rows, "PIECE", 2_000)
+    monkeypatch.setattr(commit_rows, "_LOOK_BACK", 200)
     words = "".join(f"word{number} maple \n" for number in range(3_000))
     session = store.create_session()
     session.user(f"{words} the end")
@@ -394,7 +394,7 @@ def test_a_text_that_never_ends_is_taken_in(store: Store, clock: Clock) -> None:
                 (clock.now, events.PartDelta("p", "text", "cobalt sea")),
             ]
         )
-        for passed in (0, follow.IDLE // 2, 2 * follow.IDLE, 4 * follow.IDLE):
+        for passed in (0, catch_up.IDLE // 2, 2 * catch_up.IDLE, 4 * catch_up.IDLE):
             clock.now += passed
             assert [hit.snippet for hit in store.search("cobalt sea").hits] == ["cobalt sea"]
         session.append([(clock.now, events.PartDelta("p", "text", " and sky"))])

@@ -36,11 +36,11 @@ from eventlog.records.read import Forgotten, Redacted
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.store import Store
+from eventlog.testing.file_search import files_with
 from projections.transcript.transcript import Transcript
 from projections.verify.verify import verify
 from tests.faults.tally import SLOW
 from tests.support.engines import ENCRYPTED, ENGINES, POSTGRES, Engine
-from tests.support.file_search import files_with
 from tests.support.toy_records import ToyMapping, shown
 
 INTERRUPTED = "[Tool execution was interrupted]"

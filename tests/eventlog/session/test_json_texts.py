@@ -148,7 +148,7 @@ def history(text: str, *, cost: str, large: int) -> list[ev.Event]:
         ev.PartStarted("m1", "p1", Text("hi", metadata=text)),
         ev.PartStarted("m1", "p2", File("image/png", "data:image/png;base64,AAAA", metadata=text)),
         ev.AssistantMessageStarted("m2", "m1", model=Model("p", "m")),
-        ev.StepStarted("m2", "s1", "turn", 3, bytes(range(32)), text, None, large, text),
+        ev.StepStarted("m2", "s1", "turn", 3, bytes(range(32)), text, None, large, text, "", text),
         ev.PartStarted("m2", "r1", Reasoning("", text)),
         ev.PartEnded("r1", text),
         ev.PartStarted("m2", "c1", Tool("call1", "read", False, text)),

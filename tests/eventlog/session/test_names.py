@@ -30,9 +30,9 @@ from eventlog.log.commit import Append
 from eventlog.maintenance.backup import restore
 from eventlog.maintenance.repair import repair
 from eventlog.store import Store, open_store
+from eventlog.testing.file_search import files_with
 from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
-from tests.support.file_search import files_with
 from tests.support.python_process import ROOT, Program, raced
 
 NAME = ("chat", "room 1")

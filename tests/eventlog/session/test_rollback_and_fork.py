@@ -6,7 +6,7 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, NotFoundError
-from eventlog.session.lease import Block, Lease
+from eventlog.session.held_lease import Block, Lease
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Text, Todo

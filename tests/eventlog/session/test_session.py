@@ -91,6 +91,7 @@ COMMANDS: list[tuple[str, Callable[[Session], object], ev.Event]] = [
     ("archive", lambda s: s.archive(), ev.SessionArchived()),
     ("unarchive", lambda s: s.unarchive(), ev.SessionUnarchived()),
     ("metadata", lambda s: s.set_metadata("k", "1"), ev.MetadataSet("k", "1")),
+    ("metadata as a dict", lambda s: s.set_metadata("k", {"a": "ä"}), ev.MetadataSet("k", '{"a":"ä"}')),
     ("interrupt", lambda s: s.interrupt("stop"), ev.InterruptRequested("stop")),
     ("custom", lambda s: s.record_custom("app", "{}"), ev.Custom("app", "{}")),
     (
@@ -305,3 +306,15 @@ def test_a_compaction_is_failed_for_the_reason_that_the_caller_gives(store: Stor
         session.context.start_compaction(other)
         session.context.fail_compaction(other, "too long")
         assert last(session) == ev.CompactionFailed(other, "too long")
+
+
+def test_a_custom_fact_has_a_version(store: Store) -> None:
+    """`record_custom` returns the version of its own event, 0 inside a pipeline."""
+    session = store.create_session()
+    session.user("before")
+    version = session.record_custom("app", "{}")
+    session.user("behind")
+    (event,) = session.events(version - 1, version)
+    assert event.event == ev.Custom("app", "{}")
+    with session.pipeline():
+        assert session.record_custom("app", "{}") == 0

@@ -11,10 +11,10 @@ import eventlog
 from eventlog.errors import CallError, ErasedError, KeyMissingError, LimitError, NotFoundError, ReadOnlyError
 from eventlog.session.shelf import find_shelf
 from eventlog.store import Store
+from eventlog.testing.file_search import files_with
 from projections.verify.verify import verify
 from tests.support.encrypted_store import Service
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
-from tests.support.file_search import files_with
 from tests.support.sample_sessions import run_together
 
 engine = places(*ENGINES, ENCRYPTED)

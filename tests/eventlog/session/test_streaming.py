@@ -7,7 +7,7 @@ import json
 import pytest
 
 from eventlog import events as ev
-from eventlog.codec.bodies import INLINE
+from eventlog.codec.large_texts import INLINE
 from eventlog.errors import CallError, LimitError, RefusedError
 from eventlog.session.text_stream import MAX_DELTA
 from eventlog.store import Store

@@ -12,7 +12,7 @@ import eventlog
 from eventlog import StoredValue
 from eventlog import events as ev
 from eventlog.codec.batch import entry_decoder
-from eventlog.codec.bodies import INLINE
+from eventlog.codec.large_texts import INLINE
 from eventlog.errors import (
     CallError,
     ConflictError,
@@ -265,6 +265,31 @@ def test_a_value_beside_deltas_and_odd_text_is_found(store: Store) -> None:
         session.values.put("beside", "deltas")
         session.values.put("odd", "\ud800")
     assert content(session) == {"beside": "deltas", "odd": "\ud800"}
+
+
+def test_an_index_that_others_change_at_every_read_is_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look-up finds values beside a writer that puts some, or loses rows, between its reads."""
+    store, beside = engine.open(), engine.open()
+    session = store.create_session(id="s")
+    for number in range(40):
+        session.values.put(f"{number:02}", "a value")
+    other, read, puts = beside.session("s"), store.log.get_derived, 0
+
+    def get_derived(key: bytes) -> bytes | None:
+        nonlocal puts
+        puts += 1
+        other.values.put(f"{puts % 40:02}", f"{puts}")
+        if puts % 3 == 0:
+            beside.log.engine.put_derived([(key, None)])
+        return read(key)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.log, "get_derived", get_derived)
+        for number in range(40):
+            assert session.values.get(f"{number:02}") is not None
+            assert len(list(session.values.items())) == 40
+    assert puts > 80
+    assert content(session) == content(other)
 
 
 STALE = """

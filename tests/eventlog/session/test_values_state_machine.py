@@ -15,8 +15,8 @@ from eventlog.codec.payload import is_foreign
 from eventlog.codec.redaction import is_freed
 from eventlog.errors import ConflictError
 from eventlog.history import value_tree
+from eventlog.history.ancestry import stream_spans
 from eventlog.history.catalog import entry_of
-from eventlog.history.streams import stream_spans
 from eventlog.session.values import StoredValue, Values
 from eventlog.store import Store
 from projections.verify.verify import verify

@@ -17,11 +17,11 @@ from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError
 from eventlog.ids import new_id
 from eventlog.state.archive import FactArchive
-from eventlog.state.closing import closing
 from eventlog.state.evolve import evolve
 from eventlog.state.facts import MessageFacts, PartFacts
 from eventlog.state.loader import apply_spans
 from eventlog.state.rules import check
+from eventlog.state.settling import closing
 from eventlog.state.state import State
 from eventlog.state.stored import canonical
 from eventlog.state.stored_facts import FACTS

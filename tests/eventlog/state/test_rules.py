@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, LimitError, NotFoundError, RefusedError
-from eventlog.state.closing import closing
 from eventlog.state.evolve import evolve
 from eventlog.state.rules import check
+from eventlog.state.settling import closing
 from eventlog.state.state import State
 from eventlog.state.stored import canonical
 from eventlog.values import File, MessageError, PartKind, Reasoning, Snapshot, Text, Tokens, Tool, Usage
@@ -37,6 +37,8 @@ TEXT = (*OPEN, part("t1", Text()))
 TOOL = (*OPEN, part("c1", Tool("call", "bash")))
 RUNNING = (*TOOL, ev.ToolRunning("c1", "{}"))
 COMPLETED = (*RUNNING, ev.ToolCompleted("c1", "out"))
+PRUNED = (*COMPLETED, ev.Pruned(("c1",)))
+ARGUMENTS_CLEARED = (*COMPLETED, ev.Pruned((), arguments=("c1",)))
 REPLACED = (*COMPLETED, ev.MediaReplaced("c1", "image/png", "a.png"))
 FINISHED = (*TEXT, ev.PartDelta("t1", "text", "x"), ev.PartEnded("t1"), ev.MessageFinished("m2", "stop"))
 ASKED = (*FINISHED, ev.UserMessageAdded("m3"), ev.CompactionRequested("m3", "k1"))
@@ -53,6 +55,12 @@ TWICE = (
     ev.CompactionCompleted("k2", "m6"),
 )
 BACK = (*FINISHED, ev.RolledBack(3))
+WAITING = (*TOOL, ev.CallAsked("c1", "{}"))
+CLOSED = (*WAITING, ev.MessageFinished("m2", "tool-calls"))
+GRANTED = (*CLOSED, ev.CallAnswered("c1", 6, "allow"))
+"""A call that waits in an open message, then in a finished one (7), then is allowed."""
+RAN = (*GRANTED, ev.ToolRunning("c1", "{}"))
+DENIED = ev.CallAnswered("c1", 6, "deny")
 
 REFUSED: list[tuple[str, tuple[ev.Event, ...], ev.Event, type[CallError]]] = [
     ("a second start", (), ev.SessionStarted(), RefusedError),
@@ -125,6 +133,11 @@ REFUSED: list[tuple[str, tuple[ev.Event, ...], ev.Event, type[CallError]]] = [
     ("a prune of a running tool", RUNNING, ev.Pruned(("c1",)), RefusedError),
     ("a second prune", (*COMPLETED, ev.Pruned(("c1",))), ev.Pruned(("c1",)), RefusedError),
     ("a restore of what is not pruned", COMPLETED, ev.Restored(("c1",)), RefusedError),
+    ("cleared arguments of a text", FINISHED, ev.Pruned((), arguments=("t1",)), RefusedError),
+    ("cleared arguments of a running tool", RUNNING, ev.Pruned((), arguments=("c1",)), RefusedError),
+    ("arguments that are cleared twice", ARGUMENTS_CLEARED, ev.Pruned((), arguments=("c1",)), RefusedError),
+    ("a restore of arguments after a prune of the result", PRUNED, ev.Restored((), ("c1",)), RefusedError),
+    ("a restore of the result after a prune of arguments", ARGUMENTS_CLEARED, ev.Restored(("c1",)), RefusedError),
     ("media of a text", FINISHED, ev.MediaReplaced("t1", "image/png", "a.png"), RefusedError),
     ("media of no part", FINISHED, ev.MediaReplaced("t9", "image/png", "a.png"), NotFoundError),
     ("media that come back and were not replaced", COMPLETED, ev.MediaRestored("c1"), RefusedError),
@@ -162,6 +175,28 @@ REFUSED: list[tuple[str, tuple[ev.Event, ...], ev.Event, type[CallError]]] = [
     ("an unpin of no pin", (), ev.Unpinned("p"), NotFoundError),
     ("a second unpin", (ev.Pinned("p", "fact"), ev.Unpinned("p")), ev.Unpinned("p"), NotFoundError),
     ("an unpin of a hidden pin", (*USER, ev.Pinned("p", "f"), ev.RolledBack(2)), ev.Unpinned("p"), NotFoundError),
+    ("an ask for a text", TEXT, ev.CallAsked("t1", "{}"), RefusedError),
+    ("an ask for a call with a result", COMPLETED, ev.CallAsked("c1", "{}"), RefusedError),
+    ("a second ask", WAITING, ev.CallAsked("c1", "{}"), RefusedError),
+    ("a run of a call that waits", CLOSED, ev.ToolRunning("c1", "{}"), RefusedError),
+    ("an answer for a call that was not asked", TOOL, ev.CallAnswered("c1", 5, "allow"), RefusedError),
+    ("an answer for a call that is denied", (*CLOSED, DENIED), DENIED, RefusedError),
+    ("a second answer", GRANTED, ev.CallAnswered("c1", 6, "deny"), RefusedError),
+    ("an answer to another ask", CLOSED, ev.CallAnswered("c1", 5, "allow"), RefusedError),
+    ("a denial with arguments", CLOSED, ev.CallAnswered("c1", 6, "deny", edit="{}"), RefusedError),
+    ("an answer that a rollback leaves no ask for", (*CLOSED, ev.RolledBack(5)), DENIED, RefusedError),
+    ("an answer in a removed message", (*CLOSED, ev.MessageRemoved("m2")), DENIED, NotFoundError),
+    ("a second run of an allowed call", (*RAN, ev.ToolCompleted("c1", "out")), RAN[-1], RefusedError),
+    ("a run of a call that ran in a history that was left", (*RAN, ev.RolledBack(8)), RAN[-1], RefusedError),
+    ("an answer for a call that ran in such a history", (*RAN, ev.RolledBack(7)), DENIED, RefusedError),
+    ("a prune of a call that waits", CLOSED, ev.Pruned(("c1",)), RefusedError),
+    ("a removal of a call that waits", CLOSED, ev.PartRemoved("c1"), RefusedError),
+    (
+        "a compaction that covers a call that waits",
+        (*CLOSED, ev.UserMessageAdded("m3"), ev.CompactionRequested("m3", "k1")),
+        ev.CompactionStarted("k1", "m2"),
+        RefusedError,
+    ),
     ("a redaction of no part", (), ev.PartRedacted("t1"), NotFoundError),
 ]
 
@@ -202,6 +237,10 @@ ALLOWED: list[tuple[str, tuple[ev.Event, ...], ev.Event]] = [
     ),
     ("a second step", (*OPEN, ev.StepStarted("m2", "s1"), ev.StepFinished("m2", "s2")), ev.StepStarted("m2", "s3")),
     ("a restore of what is pruned", (*COMPLETED, ev.Pruned(("c1",))), ev.Restored(("c1",))),
+    ("cleared arguments of a pruned result", PRUNED, ev.Pruned((), arguments=("c1",))),
+    ("a restore of a result with cleared arguments", (*PRUNED, ev.Pruned((), arguments=("c1",))), ev.Restored(("c1",))),
+    ("a restore of arguments", ARGUMENTS_CLEARED, ev.Restored((), ("c1",))),
+    ("arguments after a rollback", (*ARGUMENTS_CLEARED, ev.RolledBack(7)), ev.Pruned((), arguments=("c1",))),
     ("media that come back", REPLACED, ev.MediaRestored("c1")),
     ("media that come back after an edit", (*REPLACED, ev.PartEdited("c1", "y")), ev.MediaRestored("c1")),
     ("other media of one part", REPLACED, ev.MediaReplaced("c1", "image/png", "b.png")),
@@ -213,6 +252,19 @@ ALLOWED: list[tuple[str, tuple[ev.Event, ...], ev.Event]] = [
     ("an end that a rollback hid", (*FINISHED, ev.RolledBack(6)), ev.PartEnded("t1")),
     ("usage of a hidden message", BACK, ev.UsageRecorded(Usage(Tokens()), "m2")),
     ("a redo", BACK, ev.RolledBack(8)),
+    ("an ask for a pending call", TOOL, ev.CallAsked("c1", "{}")),
+    ("the end of a message with a call that waits", WAITING, ev.MessageFinished("m2", "tool-calls")),
+    ("the first answer", CLOSED, ev.CallAnswered("c1", 6, "allow", "ann", edit="{}")),
+    ("the first run of an allowed call", GRANTED, ev.ToolRunning("c1", "{}")),
+    ("an answer after a rollback to the ask", (*GRANTED, ev.RolledBack(7)), DENIED),
+    ("another ask for a call that was allowed", GRANTED, ev.CallAsked("c1", "{}")),
+    ("an interrupt of a call that was allowed", GRANTED, ev.CallAnswered("c1", 6, "stop")),
+    ("a result of an allowed call that ran", RAN, ev.ToolCompleted("c1", "out")),
+    (
+        "a compaction before a call that waits",
+        (*CLOSED, ev.UserMessageAdded("m3"), ev.CompactionRequested("m3", "k1")),
+        ev.CompactionStarted("k1", "m1"),
+    ),
     ("a second message beside an open one", OPEN, ev.AssistantMessageStarted("m9")),
     ("a user message beside an open one", OPEN, ev.UserMessageAdded("m9")),
 ]

@@ -219,7 +219,7 @@ EXPECTED: dict[str, tuple[list[Any], tuple[int, ...], list[str]]] = {
             ("tool", "u", "cat", {}, {"openai": {"itemId": "fd"}}, None),
         ],
         (5, 9, 2),
-        ["openai.compaction"],
+        [],
     ),
     "gemini": (
         [

@@ -11,6 +11,7 @@ from eventlog.values import Limits, Model
 from projections.cli.exits import Exit
 from projections.loop.context.window import ContextWindow
 from projections.loop.decision.steps import CallModel
+from projections.requests.forms import FORMS
 from tests.support.cli_runner import Cli, valid
 
 pytestmark = pytest.mark.promise(10)
@@ -67,6 +68,28 @@ def test_audit_with_a_digest_that_is_not_the_views_is_a_fault(cli: Cli, store: P
     assert answer.code == Exit.FAULTS
     assert answer.json["verdicts"]["mismatch"] == 1
     assert "mismatch" in cli("audit", "ses_a1").out
+
+
+def test_audit_shows_the_body_and_what_was_not_compared(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step with a form shows its body; another version of the form is told, and no fault."""
+    with eventlog.open(store) as opened:
+        session = opened.create_session(id="ses_form")
+        session.user("Hello")
+        with ContextWindow(session, limits=Limits(20_000, 2_000), model=Model("acme", "one")) as window:
+            step = window.next_step()
+            assert isinstance(step, CallModel)
+            reply, request = window.begin(step, form="anthropic")
+            reply.finish()
+    answer = cli("audit", "ses_form", "--step", 1, "--json")
+    valid("audit", answer.json)
+    assert answer.json["steps"][0]["body"] == "match"
+    assert answer.json["request"]["body"] == request.body
+    monkeypatch.setitem(FORMS, "anthropic", FORMS["anthropic"]._replace(number=2))
+    answer = cli("audit", "ses_form", "--json")
+    valid("audit", answer.json)
+    assert (answer.code, answer.json["steps"][0]["body"]) == (Exit.OK, "other-version")
+    assert "other-version" in cli("audit", "ses_form").out
+    assert "this program has" in cli("audit", "ses_form").out
 
 
 def test_diff_in_words_and_tokens(cli: Cli, driven: str) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import eventlog
+from eventlog.testing.file_search import files_with
 from projections.cli.exits import Exit
 from tests.support.cli_runner import Cli, program
 from tests.support.encrypted_store import leaks
-from tests.support.file_search import files_with
 
 
 @pytest.fixture

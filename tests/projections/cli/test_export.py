@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -20,9 +22,9 @@ from projections.requests.anthropic import anthropic_request
 from projections.requests.openai import chat_messages
 from projections.requests.openai_responses import responses_request
 from projections.view.model_view import ModelView
+from tests.request_rules import anthropic
 from tests.support.cli_runner import Cli, on_terminal, program, valid
 from tests.support.opencode_schema import document_faults
-from tests.support.provider_rules import anthropic_faults
 
 
 def test_export_to_standard_output(store: Path) -> None:
@@ -75,6 +77,29 @@ def test_a_tree_of_documents_is_a_directory(cli: Cli, store: Path, tmp_path: Pat
     assert not any(document_faults(json.loads((folder / name).read_text())) for name in files)
 
 
+def test_a_tree_of_pages_has_an_index(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """The index links each session's page once, below its origin, in safe words."""
+    with eventlog.open(store) as opened:
+        root = opened.session("ses_a1")
+        inner = root.subsession(id="a b/ü&", title="<script>alert(1)</script>")
+        inner.subsession(id="index", title="Deeper").user("hi")
+        root.fork(id="fork", title="Another way")
+    folder = tmp_path / "pages"
+    assert cli("export", "ses_a1", "--format", "html", "--tree", "-o", folder).code == Exit.OK
+    page = (folder / "index.html").read_text()
+    links: list[str] = [unquote(link) for link in re.findall(r'href="([^"]*)"', page)]
+    assert sorted([*links, "index.html"]) == sorted(path.name for path in folder.iterdir())
+    assert len(links) == 4
+    assert "<script>" not in page
+    depths = [
+        len(re.findall("<ul>", page[: found.start()])) - len(re.findall("</ul>", page[: found.start()]))
+        for found in re.finditer("<li>", page)
+    ]
+    assert depths in ([1, 2, 3, 2], [1, 2, 2, 3])
+    assert "sub-session, " in page
+    assert "fork at version" in page
+
+
 def test_export_says_what_is_wrong(cli: Cli, store: Path, tmp_path: Path) -> None:
     """A wrong format, session or file ends with its exit code and leaves nothing behind."""
     del store
@@ -114,7 +139,7 @@ def test_view_in_a_providers_form(cli: Cli, store: Path, form: str) -> None:
     printed = cli("view", "ses_a1", "--format", form).json
     assert printed == (expected["messages"] if form in {"openai", "ai-sdk"} else expected)
     if form == "anthropic":
-        assert anthropic_faults(printed) == []
+        assert anthropic.broken(printed) == []
 
 
 def test_stats_tell_the_tree(cli: Cli, store: Path) -> None:
@@ -134,16 +159,22 @@ def test_export_harms_no_store_and_no_keys(cli: Cli, store: Path, tmp_path: Path
     keys = tmp_path / "chats.keys"
     with eventlog.open(tmp_path / "locked", keys=keys) as other:
         other.create_session(id="kept").user("hi")
-    (tmp_path / "link").symlink_to(store / "lmdb" / "data.mdb")
+    (tmp_path / "link").symlink_to(store / "1" / "lmdb" / "data.mdb")
     (tmp_path / "keys").symlink_to(keys)
     before = {
         path: path.read_bytes() for path in [*store.rglob("*"), keys] if path.is_file() and path.name != "lock.mdb"
     }
-    places = [store / "lmdb" / "data.mdb", store / "format", store / "journal" / "new", tmp_path / "link", keys]
+    places = [
+        store / "1" / "lmdb" / "data.mdb",
+        store / "format",
+        store / "1" / "journal" / "new",
+        tmp_path / "link",
+        keys,
+    ]
     for place in [*places, tmp_path / "keys", tmp_path / "locked" / "x"]:
         answer = cli("export", "ses_a1", "--format", "jsonl", "-o", place)
         assert (answer.code, "name another place" in answer.err) == (Exit.USAGE, True), place
-    answer = cli("export", "ses_a1", "--format", "opencode", "--tree", "-o", store / "journal")
+    answer = cli("export", "ses_a1", "--format", "opencode", "--tree", "-o", store / "1" / "journal")
     assert (answer.code, "name another place" in answer.err) == (Exit.USAGE, True)
     for command in (["backup", tmp_path / "locked" / "b"], ["repair", "--into", tmp_path / "locked" / "b"]):
         answer = cli(*command)

@@ -32,7 +32,7 @@ sys.exit(guarded(work))
 
 def swell(path: Path) -> None:
     """Make the first value with its own pages 2 GB long, so that reading it kills the process."""
-    data = path / "lmdb" / "data.mdb"
+    data = path / "1" / "lmdb" / "data.mdb"
     pages = bytearray(data.read_bytes())
     shape = (1).to_bytes(2, sys.byteorder) + (8).to_bytes(2, sys.byteorder)
     at = next(at for slot in range(1, 99) if (at := pages.find(shape + slot.to_bytes(8, "big"))) >= 0)
@@ -70,7 +70,7 @@ def test_pages_that_kill_the_reader_are_an_error_of_the_command(store: Path) -> 
 
 def hide(path: Path, key: bytes) -> None:
     """Remove the last entry of the leaf page with this key, so that a search does not find it."""
-    data = path / "lmdb" / "data.mdb"
+    data = path / "1" / "lmdb" / "data.mdb"
     pages = bytearray(data.read_bytes())
     at = pages.find(len(key).to_bytes(2, sys.byteorder) + key)
     while at >= 0:

@@ -107,7 +107,7 @@ def test_a_file_that_is_no_head(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 def test_damaged_pages_do_not_kill_a_command(store: Path) -> None:
     """Promise 12: pages that would kill the reader are an error, and `verify` reports them."""
-    data = store / "lmdb" / "data.mdb"
+    data = store / "1" / "lmdb" / "data.mdb"
     os.truncate(data, data.stat().st_size // 2 & ~4095)
     for command in (["sessions"], ["rollback", "ses_a1", "--to", "1"]):
         done = program("--store", store, *command)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import eventlog
-from eventlog.log.embedded import swap
+from eventlog.log.embedded.unfinished import set_unfinished
+from eventlog.testing.file_search import files_with
 from projections.cli.exits import Exit
 from tests.support.cli_runner import Cli, valid
-from tests.support.file_search import files_with
 
 
 def test_backup_and_restore(cli: Cli, store: Path, tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_an_unfinished_copy_is_named(cli: Cli, store: Path, tmp_path: Path) -> N
     """An unfinished copy does not open, and the line says what it is."""
     assert store
     cli("backup", tmp_path / "b")
-    swap.set_unfinished(tmp_path / "b", "a backup was being written")
+    set_unfinished(tmp_path / "b", "a backup was being written")
     answer = cli("--store", tmp_path / "b", "sessions")
     assert answer.code == Exit.DAMAGED
     assert "a backup was being written" in answer.err
@@ -120,7 +120,7 @@ def test_repair(cli: Cli, store: Path, tmp_path: Path) -> None:
     valid("repair", done.json)
     assert (done.code, done.json["losses"], done.json["sessions"]) == (Exit.OK, [], 2)
     assert cli("--store", tmp_path / "r", "verify", "--deep", "--against", kept).code == Exit.OK
-    data = store / "lmdb" / "data.mdb"
+    data = store / "1" / "lmdb" / "data.mdb"
     data.write_bytes(bytes(8192) + data.read_bytes()[8192:])
     assert "eventlog repair" in cli("sessions").err
     damaged = cli("repair", "--into", tmp_path / "r2", "--json")

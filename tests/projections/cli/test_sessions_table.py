@@ -51,6 +51,26 @@ def test_a_session_is_one_line(listed: Path, columns: int) -> None:
         assert "A title that" in line
 
 
+def test_sub_sessions_and_forks_are_marked(cli: Cli, tmp_path: Path) -> None:
+    """A mark stands before their titles; in a pipe each has a column of its own."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(id="main", title="Main")
+        session.user("Hello")
+        store.create_session(id="sub", title="Sub", parent="main")
+        session.fork(id="fork", title="Fork")
+    _, drawn = on_terminal("--store", tmp_path / "store", "sessions", columns=80)
+    titles = {"↳ Sub", "↱ Fork"}
+    assert {found for found in titles if found in drawn} == titles
+    assert "↳ Main" not in drawn
+    assert "↱ Main" not in drawn
+    entries = {entry["id"]: entry for entry in cli("sessions", "--json").json["sessions"]}
+    assert [(entries[id]["parent"], entries[id]["fork_of"]) for id in ("main", "sub", "fork")] == [
+        (None, None),
+        ("main", None),
+        (None, "main"),
+    ]
+
+
 def test_the_id_that_is_shown_names_the_session(cli: Cli, listed: Path) -> None:
     """Every short id of the table is taken by other commands, also where ends are alike."""
     _, drawn = on_terminal("--store", listed, "sessions")

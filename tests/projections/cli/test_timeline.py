@@ -62,11 +62,44 @@ def test_the_cost_of_a_step_beside_its_tokens(cli: Cli, told: Path) -> None:
 def test_every_width_tells_how_full_the_window_was(told: Path, columns: int) -> None:
     """Window, cost and an overflow are shown at each width, and the sum is in the last line."""
     header, lines = drawn(told, columns)
-    assert {"version", "kind", "words", "tokens", "window", "cost"} <= set(header)
+    assert {"version", "time", "kind", "words", "tokens", "window", "cost"} <= set(header)
+    assert ["bash" in line for line in lines if "assistant" in line] == [True] * 4
     steps = [line for line in lines if "step" in line]
     assert [next(word for word in line if word.endswith("%")) for line in steps] == ["40%", "70%", "100%", "130%"]
     assert ["overflow" in line for line in steps] == [False, False, True, True]
     assert " ".join(lines[-1]) == "4 model calls, 34,200 tokens, cost $0.0504, not known for 1 call"
+
+
+def test_a_narrow_terminal_has_the_day_once(tmp_path: Path) -> None:
+    """The first entry of a day has its date, and the others their hours."""
+    day = 86_400_000
+    times = iter([90 * 60_000, 2 * day + 60_000])
+    now = [60_000]
+    with eventlog.open(tmp_path / "store", clock=lambda: now[0] + 10 * 365 * day) as store:
+        session = store.create_session(id="talk")
+        for now[0] in times:
+            session.user("Hello")
+            session.rename(str(now[0]))
+    _, lines = drawn(tmp_path / "store", 80)
+    assert [line[1] for line in lines[:-1]] == ["1979-12-30", "01:30", "01:30", "1980-01-01", "00:01"]
+
+
+def test_the_window_of_an_imported_session_is_that_of_its_replies_model(cli: Cli, tmp_path: Path) -> None:
+    """Without recorded limits the catalogue's count, for the timeline and for the window."""
+    with eventlog.open(tmp_path / "store") as store:
+        for id, model in ("known", "openai/gpt-5"), ("unknown", "acme/one"):
+            session = store.create_session(id=id)
+            session.user("Hello")
+            with session.assistant(model=model) as reply:
+                reply.add_text("Hello")
+                reply.finish(usage=eventlog.Usage(eventlog.Tokens(27_200, 0)))
+        limits = store.host.models.limits("openai/gpt-5")
+    entries = cli("timeline", "known", "--json").json["entries"]
+    report = cli("window", "known", "--json").json
+    assert report["limits"]["context"] == limits.context
+    assert [entry["fill"] for entry in entries if "fill" in entry] == [round(27_200 / report["usable"], 4)]
+    assert cli("window", "unknown", "--json").json["limits"] is None
+    assert not any("fill" in entry for entry in cli("timeline", "unknown", "--json").json["entries"])
 
 
 def test_an_overflow_is_red(told: Path) -> None:
@@ -79,7 +112,7 @@ def test_prunes_rollbacks_and_forks_in_words(told: Path) -> None:
     """A prune says what it freed, and by which policy; a fork has its title."""
     lines = [" ".join(line) for line in drawn(told, 200)[1]]
     (prune,) = [line for line in lines if "pruned 1" in line]
-    assert prune.endswith("777 tokens freed: 2 results, policy 'by hand'")
+    assert prune.endswith("777 tokens freed: 2 parts, policy 'by hand'")
     assert any("(hidden) Delete everything" in line for line in lines)
     assert any(re.search(r"rolled-back 1 to \d+$", line) for line in lines)
     assert any(re.fullmatch(r"forked at version \d+ as ses_other: Another way", line) for line in lines)
@@ -91,12 +124,12 @@ def test_other_commands_name_the_policy_alike(cli: Cli, told: Path) -> None:
     (pruned,) = [entry for entry in cli("timeline", "talk", "--json").json["entries"] if entry["kind"] == "pruned"]
     version = pruned["version"]
     assert cli("explain", "talk", "prt_0").out.endswith(", policy 'by hand'\n")
-    assert f"pruned at version {version}: 2 results, 777 tokens freed, policy 'by hand'\n" in cli("window", "talk").out
+    assert f"pruned at version {version}: 2 parts, policy 'by hand', 777 tokens freed\n" in cli("window", "talk").out
     document = cli("diff", "talk", version - 1, version, "--json").json
     valid("diff", document)
     assert document["prunes"] == [{"version": version, "policy": "by hand", "freed": 777}]
     cleared = sum(change["before"] - change["after"] for change in document["changes"])
     assert cleared == document["tokens_first"] - document["tokens_second"] != 777
     said = cli("diff", "talk", version - 1, version).out
-    assert f"results cleared: 2 parts in 2 messages, -{cleared:,} tokens\n" in said
+    assert f"cleared: 2 parts in 2 messages, -{cleared:,} tokens\n" in said
     assert f"the prune at version {version} recorded 777 tokens freed: its policy's estimate of what" in said

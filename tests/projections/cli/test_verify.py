@@ -34,7 +34,7 @@ def test_verify_finds_damage(cli: Cli, store: Path) -> None:
     """A changed byte in the events ends with exit code 1 and names the sessions."""
     with eventlog.open(store) as opened:
         opened.create_session(id="ses_c3")
-    with lmdb.open(str(store / "lmdb"), max_dbs=32) as environment:
+    with lmdb.open(str(store / "1" / "lmdb"), max_dbs=32) as environment:
         data = environment.open_db(b"data", create=False)
         with environment.begin(write=True) as transaction:
             key, value = max(transaction.cursor(data), key=lambda item: len(item[1]))

@@ -82,7 +82,7 @@ def test_the_help_of_a_command(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("COLUMNS", "60")
     lines = cli("restore", "--help").out.splitlines()
     assert lines[0] == "Usage: eventlog restore [OPTIONS] FROM"
-    assert "Directory of the new store. [required]" in " ".join(" ".join(lines).split())
+    assert "or address of an empty one on a server. [required]" in " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 60
     assert "[default: 10]" in " ".join(cli("tail", "--help").out.split())
     assert "--search / --no-search" in cli("redact", "--help").out

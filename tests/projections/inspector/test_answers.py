@@ -15,10 +15,10 @@ import eventlog
 from eventlog.errors import CallError, NotFoundError
 from eventlog.session.session import Session
 from eventlog.store import Store
-from eventlog.values import Tokens
+from eventlog.values import Tokens, Usage
 from projections import ModelView, Transcript
 from projections.inspector import answers
-from projections.inspector.catalogue import Catalogue
+from projections.inspector.catalogue import Catalogue, Wanted
 from projections.inspector.estimates import Estimates
 from projections.inspector.history import History
 from projections.inspector.large_text import MOST
@@ -366,11 +366,11 @@ def test_a_cost_that_was_not_recorded_is_estimated(tmp_path: Path) -> None:
         catalogue = Catalogue(store)
 
         def costs() -> dict[str, tuple[str | None, str | None]]:
-            page = catalogue.page(estimates=True)
+            page = catalogue.page(Wanted(), estimates=True)
             assert not page["estimating"]
             return {info["id"]: (info["cost"], info["estimate"]) for info in page["sessions"]}
 
-        first = catalogue.page()
+        first = catalogue.page(Wanted())
         assert first["estimating"]
         assert not any(info["estimate"] for info in first["sessions"])
         assert costs() == {"known": (None, "0.005"), "unknown": (None, None), "mixed": ("0.005", None)}
@@ -410,17 +410,19 @@ def ids(page: dict[str, Any]) -> set[str]:
 def test_the_catalogue_lists_by_scope_state_and_title(inspected: Store) -> None:
     """Sessions are found by scope, by what is unfinished, and by a text in the title."""
     catalogue = Catalogue(inspected)
-    first = catalogue.page(limit=2)
+    first = catalogue.page(Wanted(), limit=2)
     assert len(first["sessions"]) == 2
-    second = catalogue.page(limit=2, cursor=first["next"])
+    second = catalogue.page(Wanted(), limit=2, cursor=first["next"])
     assert not ids(first) & ids(second)
-    assert ids(catalogue.page(scope="bob")) == {"waiting"}
-    assert "waiting" in ids(catalogue.page(state="unfinished"))
-    assert "talk" not in ids(catalogue.page(state="unfinished"))
-    assert ids(catalogue.page(text="IMPORT")) >= {"talk", "helper"}
-    assert ids(catalogue.page(text="import", scope="bob")) == set()
-    assert ids(catalogue.page(text="a", state="unfinished")) == ids(catalogue.page(state="unfinished")) - {"hostile"}
-    assert ids(catalogue.page(state="running")) == set()
+    assert ids(catalogue.page(Wanted(scope="bob"))) == {"waiting"}
+    assert "waiting" in ids(catalogue.page(Wanted(state="unfinished")))
+    assert "talk" not in ids(catalogue.page(Wanted(state="unfinished")))
+    assert ids(catalogue.page(Wanted(text="IMPORT"))) >= {"talk", "helper"}
+    assert ids(catalogue.page(Wanted(text="import", scope="bob"))) == set()
+    assert ids(catalogue.page(Wanted(text="a", state="unfinished"))) == ids(
+        catalogue.page(Wanted(state="unfinished"))
+    ) - {"hostile"}
+    assert ids(catalogue.page(Wanted(state="running"))) == set()
     assert {scope["scope"]: scope["sessions"] for scope in catalogue.scopes()}["alice"] == 3
     assert [fork["id"] for fork in catalogue.forks_of("talk")] == ["talk-fork"]
 
@@ -437,13 +439,66 @@ def test_sessions_of_a_state_are_looked_for_in_pieces(store: Store, monkeypatch:
                 reply.add_text("an answer")
                 reply.finish()
     catalogue = Catalogue(store)
-    pages = [catalogue.page(state="unfinished", limit=50)]
+    pages = [catalogue.page(Wanted(state="unfinished"), limit=50)]
     while pages[-1]["next"]:
-        pages.append(catalogue.page(state="unfinished", limit=50, cursor=pages[-1]["next"]))
+        pages.append(catalogue.page(Wanted(state="unfinished"), limit=50, cursor=pages[-1]["next"]))
     assert [page["looked"] for page in pages] == [50, 50, 30]
     found = [info["id"] for page in pages for info in page["sessions"]]
     assert found == [f"s{number}" for number in range(120, -1, -10)]
     assert set(found) == {info.id for info in store.unfinished()}
+
+
+def test_a_list_is_filtered_and_sorted(store: Store) -> None:
+    """Sub-sessions stand apart, and every order has the largest first, in pages."""
+    clock = store.create_session(id="dear", title="Dear")
+    with clock.assistant("acme/one") as reply:
+        reply.finish(usage=Usage(Tokens(5, 1), Decimal("0.9")))
+    store.create_session(id="long", scope="x").user("one")
+    store.session("long").user("two")
+    store.session("dear").subsession(id="below").user("help")
+    catalogue = Catalogue(store)
+
+    def listed(**asked: str) -> list[str]:
+        page = catalogue.page(Wanted.asked(asked), limit=2)
+        rows = page["sessions"]
+        while page["next"] is not None:
+            page = catalogue.page(Wanted.asked(asked), limit=2, cursor=page["next"])
+            rows += page["sessions"]
+        return [info["id"] for info in rows]
+
+    assert set(listed(subsessions="no")) == {"dear", "long"}
+    assert listed(parent="dear") == ["below"]
+    assert catalogue.families() == {"dear": 1}
+    assert listed(sort="cost")[0] == listed(sort="tokens")[0] == "dear"
+    assert listed(sort="messages")[0] == "long"
+    assert set(listed(sort="created")) == {"below", "long", "dear"}
+    assert listed(cost="0.5") == ["dear"]
+    assert listed(until=str(store.info("dear").updated), sort="created") == []
+    assert set(listed(since=str(store.info("dear").updated), subsessions="no")) == {"dear", "long"}
+    for wrong in ({"sort": "colour"}, {"cost": "much"}, {"since": "-1"}):
+        with pytest.raises(CallError):
+            Wanted.asked(wrong)
+
+
+def test_a_step_has_its_tools_and_its_times(store: Store) -> None:
+    """A step says when its answer began, which tools it called, and how long they took."""
+    session = store.create_session(id="timed")
+    session.user("go")
+    with session.assistant("acme/one") as reply:
+        reply.step()
+        reply.add_text("so")
+        call = reply.tool("grep", call_id="c", input={"pattern": "x"})
+        reply.end_step("tool-calls", usage=Usage(Tokens(7, 2), Decimal("0.5")))
+        call.succeed("found")
+        reply.finish()
+    (message,) = answers.spent(Room(store, "timed"), {})["messages"].values()
+    (step,) = message
+    (run,) = step["tools"]
+    assert (run["tool"], run["failed"]) == ("grep", False)
+    assert step["time"] <= step["first"] <= step["ended"]
+    assert run["began"] <= run["ended"]
+    assert (step["reported"], step["output"], step["cost"]) == (7, 2, "0.5")
+    assert answers.spent(Room(store, "timed"), {"first": "1000"})["messages"] == {}
 
 
 def test_a_tree_says_which_sessions_wait_for_a_loop(inspected: Store) -> None:

@@ -105,7 +105,7 @@ def test_every_view_is_reached_from_the_list(page: Page, served: tuple[Path, str
         page.get_by_role("navigation", name="Views of the session").get_by_role("link", name=name).click()
         page.locator(seen).first.wait_for()
         assert page.title().startswith("Why the import is slow")
-    page.get_by_role("link", name="Sessions", exact=True).click()
+    page.get_by_role("link", name="eventlog: sessions", exact=True).click()
     page.get_by_role("heading", name="Sessions").wait_for()
 
 
@@ -154,6 +154,47 @@ def test_versions_are_compared_side_by_side(page: Page, served: tuple[Path, str]
         assert page.get_by_role("combobox", name="Jump to").locator("option:checked").inner_text() == named
 
 
+def test_two_versions_stand_side_by_side(page: Page, served: tuple[Path, str]) -> None:
+    """Each side has what the model saw at its version; the address names both."""
+    page.goto(f"{served[1]}#/s/talk/compare?first=20&second=200")
+    page.locator(".pair-left", has_text="line 0 of round 0").first.wait_for()
+    assert page.locator(".pair-right.fresh", has_text="[Old tool result content cleared]").count()
+    page.get_by_label("left: version").fill("200")
+    page.keyboard.press("Enter")
+    page.get_by_text("no difference in what was said").wait_for()
+    assert page.url.endswith("first=200&second=200")
+    assert not page.locator(".pair-right.fresh").count()
+
+
+def test_filters_and_order_are_in_the_address(page: Page, served: tuple[Path, str]) -> None:
+    """Choices are kept in the address, and an address shows its choices."""
+    page.goto(served[1])
+    page.get_by_label("Order").select_option("tokens")
+    page.get_by_placeholder("Title contains").fill("import")
+    until(lambda: {"sort=tokens", "text=import"} <= set(re.split("[?&]", page.evaluate("() => location.hash"))))
+    until(lambda: page.locator("a.row").count() == 2)
+    page.goto(f"{served[1]}#/?cost=0.1&scope=alice")
+    until(lambda: page.locator("a.row").count() == 1)
+    page.goto(f"{served[1]}#/?scope=alice")
+    page.locator("details.below > summary").click()
+    page.get_by_role("link", name="Look for other slow imports").wait_for()
+
+
+def test_the_facts_above_a_session_follow_it(started: Browser, tmp_path: Path) -> None:
+    """Title and counts of a session that is watched change with it."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(id="s", title="Before")
+        session.user("one")
+        with serving(tmp_path / "store") as address, shown_at(started, 1200, "light") as page:
+            page.goto(f"{address}#/s/s")
+            page.locator(".facts", has_text="1 message").wait_for()
+            page.locator("article.message").first.wait_for()
+            session.rename("After")
+            session.user("two")
+            page.locator(".facts", has_text="2 messages").wait_for()
+            page.get_by_role("heading", name="After").wait_for()
+
+
 def test_a_jump_shows_first_what_it_changed(page: Page, served: tuple[Path, str]) -> None:
     """A rollback shows what it hid, not the prune that it undid; a prune shows both."""
     with eventlog.open(served[0], read_only=True) as store:
@@ -190,7 +231,7 @@ def test_the_window_is_drawn_and_told(page: Page, served: tuple[Path, str]) -> N
     assert page.get_by_role("columnheader", name="tool results").count() == 1
     assert "Next compaction" in page.locator("main").inner_text()
     page.get_by_role("link", name=what, exact=True).click()  # the same number stands in the other view
-    page.locator(".moment", has_text="1 tool result cleared").get_by_text(change, exact=True).wait_for()
+    page.locator(".moment", has_text="1 part cleared").get_by_text(change, exact=True).wait_for()
 
 
 def test_marks_below_the_slider_are_named_and_apart(page: Page, served: tuple[Path, str]) -> None:
@@ -333,7 +374,7 @@ def test_hostile_text_stays_text(started: Browser, tmp_path: Path) -> None:
         page.goto(f"{address}#/search?q=%3Cscript%3E")
         page.get_by_role("heading", name="<script>").wait_for()
         assert "owned" not in page.title()
-        assert page.evaluate("document.querySelectorAll('img:not([src^=\"/page/\"]), #app script, b b').length") == 0
+        assert page.evaluate("document.querySelectorAll('img:not([src^=\"page/\"]), #app script, b b').length") == 0
 
 
 def test_recorded_sessions_are_shown(page: Page, tmp_path: Path, started: Browser) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
 import eventlog
-from eventlog.errors import BusyError
+from eventlog.errors import BusyError, CallError
 from eventlog.store import Store
+from eventlog.values import File
 from projections.inspector import inspector
 from projections.inspector.gate import COOKIE, is_loopback
 from tests.support.asgi import Call
@@ -167,3 +170,126 @@ def test_a_store_that_cannot_be_read_is_said(store: Store, monkeypatch: pytest.M
     monkeypatch.setattr(Store, "newest_sessions", fails)
     status, _, body = answer(store, "/api/sessions")
     assert (status, b"cannot be reached" in body) == (500, True)
+
+
+def test_an_inspector_works_under_a_path(store: Store) -> None:
+    """Mounted elsewhere it serves its page, data and streams, and keeps its cookie."""
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+    from starlette.testclient import TestClient
+
+    app = Starlette(routes=[Mount("/look/at", inspector(store, host="testserver", token=TOKEN))])
+    client = TestClient(app, follow_redirects=False)
+    entered = client.get("/look/at/", params={"token": TOKEN})
+    assert (entered.status_code, entered.headers["location"]) == (303, "/look/at/")
+    assert "Path=/look/at/;" in entered.headers["set-cookie"]
+    for path in ("", "api/sessions", "page/app.js", "live/s/messages"):
+        assert client.get(f"/look/at/{path}").status_code == 200
+    for path in ("index.html", "app.js", "api.js", "live.js", "window.js"):
+        assert not re.search("[\"'`]/(api|page|live)/", client.get(f"/look/at/page/{path}").text)
+
+
+def _asked(store: Store) -> None:
+    with store.session("s").assistant("a/b") as reply:
+        call = reply.tool("drop", call_id="c1")
+        call.stream_input('{"name":"old"}')
+        call.ask("it cannot be undone")
+
+
+def _client(store: Store, **options: Any) -> Any:
+    from starlette.testclient import TestClient
+
+    return TestClient(inspector(store, host="testserver", **options), headers={"authorization": f"Bearer {TOKEN}"})
+
+
+def test_an_answer_names_a_person_and_the_ask_that_was_shown(store: Store) -> None:
+    """A person's answer from the page is recorded once; any other request changes nothing."""
+    _asked(store)
+    client = _client(store, token=TOKEN, answers=True)
+    (call,) = client.get("/api/asked", params={"session": "s"}).json()["calls"]
+    given = {"session": "s", "part": call["part"], "token": call["token"], "by": "Ann", "answer": "allow"}
+    own = {"origin": "http://testserver"}
+    for wrong, headers, status in (
+        (given, {}, 403),
+        (given, {"origin": "http://evil.example"}, 403),
+        (given, own | {"sec-fetch-site": "cross-site"}, 403),
+        (given, own | {"content-type": "text/plain"}, 403),
+        (given, own | {"authorization": "Bearer wrong"}, 401),
+        (given | {"token": "0" * 64}, own, 409),
+        (given | {"by": " "}, own, 400),
+        (given | {"answer": "perhaps"}, own, 400),
+        (given | {"part": "unknown"}, own, 409),
+        (given | {"session": "unknown"}, own, 404),
+        (given | {"answer": "edit", "arguments": "[]"}, own, 400),
+        ({"by": 1}, own, 400),
+    ):
+        assert client.post("/api/answer", json=wrong, headers=headers).status_code == status
+    version = store.session("s").version
+    assert client.post("/api/answer", json=given, headers=own).status_code == 200
+    assert client.post("/api/answer", json=given, headers=own).status_code == 409
+    assert store.session("s").version == version + 1
+    assert store.session("s").asked_calls() == []
+
+
+def test_answers_are_taken_only_where_they_are_allowed(store: Store) -> None:
+    """An inspector that only reads shows what waits, and refuses a post."""
+    _asked(store)
+    client = _client(store, token=TOKEN)
+    found = client.get("/api/asked", params={"session": "s"}).json()
+    assert [call["tool"] for call in found["calls"]] == ["drop"]
+    assert not found["answers"]
+    assert "token" not in found["calls"][0]
+    assert client.post("/api/answer", json={}, headers={"origin": "http://testserver"}).status_code == 405
+    with pytest.raises(CallError):
+        inspector(store, answers=True)
+
+
+def test_only_the_first_bytes_make_an_image(store: Store) -> None:
+    """PNG, JPEG, GIF and WebP are shown; SVG, PDF and false ones are downloads."""
+    kinds = {
+        "image/png": b"\x89PNG\r\n\x1a\n",
+        "image/jpeg": b"\xff\xd8\xff\xe0",
+        "image/gif": b"GIF89a",
+        "image/webp": b"RIFF\0\0\0\0WEBP",
+    }
+    others = {"image/svg+xml": b"<svg onload='a()'/>", "application/pdf": b"%PDF-1.7", "image/png": b"<html>"}
+    files = [(mime, data, mime) for mime, data in kinds.items()]
+    files += [(mime, data, "application/octet-stream") for mime, data in others.items()]
+    session = store.session("s")
+    session.user([File(mime, f"data:{mime};base64,{b64encode(data).decode()}", 'a"ü.x') for mime, data, _ in files])
+    client = _client(store)
+    message = client.get("/api/messages", params={"session": "s"}).json()["messages"][-1]
+    parts = [part["id"] for part in message["parts"]]
+    for part, (_, data, shown) in zip(parts, files, strict=True):
+        answer = client.get("/api/file", params={"session": "s", "part": part})
+        assert (answer.content, answer.headers["content-type"]) == (data, shown)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
+        assert ("attachment" in answer.headers.get("content-disposition", "")) == (shown == "application/octet-stream")
+    session.redact(parts[0])
+    for gone in (parts[0], "unknown"):
+        assert client.get("/api/file", params={"session": "s", "part": gone}).status_code == 404
+    assert client.get("/api/file", params={"session": "s", "part": parts[1], "index": 1}).status_code == 404
+
+
+def test_a_session_is_taken_out_as_a_file(store: Store) -> None:
+    """Each format is a download that no page of this server can run."""
+    client = _client(store)
+    for name, begin in (("markdown", "# secret"), ("html", "<!doctype html>"), ("jsonl", '{"eventlog"')):
+        answer = client.get("/api/export", params={"session": "s", "format": name})
+        assert answer.text.startswith(begin)
+        assert "secret" in answer.text
+        assert answer.headers["content-disposition"].startswith("attachment")
+        assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    assert client.get("/api/export", params={"session": "s", "format": "word"}).status_code == 400
+    assert client.get("/api/export", params={"session": "unknown"}).status_code == 404
+
+
+def test_a_message_is_copied_as_json_and_markdown(store: Store) -> None:
+    """A message of the page is given in both forms; a version without one is none."""
+    client = _client(store)
+    (message,) = client.get("/api/messages", params={"session": "s"}).json()["messages"]
+    found = client.get("/api/copies", params={"session": "s", "version": message["version"]}).json()
+    assert found["json"]["parts"][0]["text"] == "secret"
+    assert found["markdown"].startswith("## user")
+    assert client.get("/api/copies", params={"session": "s", "version": 1}).status_code == 404

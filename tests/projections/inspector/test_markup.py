@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from html import escape, unescape
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.inspector.markup import RENDERED, found_pieces, prose_html, visible
+from projections.inspector.markup import RENDERED, code_html, found_pieces, prose_html, visible
 from tests.support.inspected_store import HOSTILE
 
 ALLOWED = re.compile(
@@ -98,3 +100,17 @@ def test_any_snippet_keeps_what_was_found(texts: list[str], first: int, many: in
     pieces = found_in("".join(texts), *words)
     assert [piece for piece, is_found in pieces if is_found] == words
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", "".join(piece for piece, _ in pieces))
+
+
+def test_strange_code_is_shown_without_colours() -> None:
+    """Long blanks and lines, which take some grammars seconds, are escaped and nothing else."""
+    for language, text in (("matlab", "\n" * 20_000), ("console", "<" * 20_000), ("python", " \n" * 10_000)):
+        assert code_html(text, language) == escape(text)
+
+
+def test_the_rest_of_a_slow_block_has_no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where colouring takes too long, the rest of the text is shown without colours, whole."""
+    monkeypatch.setattr("projections.inspector.markup._SLICE", -1.0)
+    text = "if a < b:\n    return 1\n" * 50
+    assert unescape(re.sub("<[^>]*>", "", code_html(text, "python"))) == text
+    assert code_html(text, "python").count("<span") <= 1

@@ -217,6 +217,29 @@ async def test_an_erased_session_ends_the_stream(store: Store) -> None:
     assert page.gone
 
 
+async def test_who_looks_at_a_session_may_find_none(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`authorize` may ask the store whose a session is: 404, or `gone`."""
+
+    def owns(_: object, session: str) -> bool:
+        return store.info(session).scope == "alice"
+
+    monkeypatch.setattr(live_pages, "ASK_AGAIN", 0.0)
+    session = store.create_session(id="s", scope="alice")
+    session.user("hello")
+    app, page = live_app(store, authorize=owns), LivePage()
+    for path in ("/nothing/messages", "/nothing/live", "/nothing/parts/p"):
+        async with Call(app, path) as call:
+            assert call.status == 404
+    async with Call(app, "/s/live") as call:
+        await caught_up(call, page, session)
+        await asyncio.to_thread(store.erase, "s")
+        async for cursor, data in call.events():
+            page.take(cursor, data)
+    assert page.gone
+    async with Call(app, "/s/messages") as call:
+        assert call.status == 404
+
+
 def test_a_page_ends_when_the_server_stops(tmp_path: Path) -> None:
     """The answer of a page that is open when the server stops has an end."""
     from sse_starlette.sse import AppStatus

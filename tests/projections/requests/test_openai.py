@@ -52,6 +52,31 @@ def test_files_by_kind() -> None:
     ]
 
 
+def test_files_that_no_server_reads_are_named() -> None:
+    """SVGs, bad addresses and damaged base64 are named; an image of unknown type is sent."""
+    files = (
+        File("image/svg+xml", "https://x.org/a.svg", "a.svg"),
+        File("image/*", "https://x.org/a.svg?v=1", "a.svg"),
+        File("image/png", "https://x.org/a b", "a.svg"),
+        File("image/png", "data:image/png;base64,iVBO [cut]", "b.png"),
+        File("image/*", "https://x.org/a"),
+        File("image/jpg", "https://x.org/b"),
+    )
+    (message,) = chat_messages([NeutralMessage("user", files)])
+    *named, one, other = message["content"]
+    kinds = ("svg+xml: a.svg", "*: a.svg", "png: a.svg", "png: b.png")
+    assert [part["text"] for part in named] == [f"[Attached image/{kind}]" for kind in kinds]
+    sent = [one, other]
+    assert [part["type"] for part in sent] == ["image_url", "image_url"]
+
+
+def test_deepseek_gets_reasoning_in_every_answer() -> None:
+    """An answer without reasoning, of another model or redacted, has a space as its reasoning."""
+    view = [assistant(Text("a")), assistant(Reasoning("hm"), Text("b"))]
+    assert [answer["reasoning_content"] for answer in chat_messages(view, server="deepseek")] == [" ", "hm"]
+    assert "reasoning_content" not in chat_messages(view, server="groq")[1]
+
+
 def test_assistant_messages() -> None:
     """Texts and reasoning are joined; arguments are text; each result is its own message."""
     said = assistant(

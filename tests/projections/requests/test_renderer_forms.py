@@ -7,16 +7,14 @@ import json
 from typing import Any
 
 import pytest
-from anthropic.types import WebSearchToolRequestErrorObjectParam
-from pydantic import TypeAdapter, ValidationError
 
 from projections.requests.ai_sdk import model_messages
 from projections.requests.anthropic import CONTINUE, OPENING, anthropic_request
-from projections.requests.calls import CallIds
+from projections.requests.call_ids import CallIds
 from projections.requests.openai_responses import responses_request
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
-from tests.support.provider_forms import ANTHROPIC, BLOCKS, RESPONSES, STRICT, check, checked
-from tests.support.provider_rules import anthropic_faults
+from tests.request_rules.anthropic import broken
+from tests.support.provider_forms import check
 
 PICTURE = "data:image/png;base64,AAAA"
 
@@ -142,9 +140,8 @@ def test_server_tools_stay_in_their_message() -> None:
     assert found[1]["id"] == found[2]["tool_use_id"] == "srvtoolu_1"
     failed = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
     request = anthropic_request([HELLO, served(json.dumps(failed), error=True)])
-    assert anthropic_faults(request) == []
+    assert broken(request, whole=False) == []
     assert request["messages"][1]["content"][2]["content"] == failed
-    checked(TypeAdapter(list[WebSearchToolRequestErrorObjectParam], config=STRICT), [failed])
 
 
 @pytest.mark.parametrize(
@@ -347,17 +344,6 @@ def test_citations_go_back_to_anthropic() -> None:
     assert blocks(HELLO, assistant(Text("so", metadata(citations=[cited]))))[0]["citations"] == [cited]
 
 
-def test_the_strict_types_refuse_what_is_wrong() -> None:
-    """The strict type adapters check nested members and refuse unknown ones."""
-    for content in ([{"type": "text"}], [{"type": "text", "text": "a", "other": 1}]):
-        with pytest.raises(ValidationError):
-            checked(BLOCKS, content)
-    with pytest.raises(ValidationError):
-        checked(ANTHROPIC, [{"role": "user", "content": [{"type": "text"}]}])
-    with pytest.raises(ValidationError):
-        checked(RESPONSES, [{"type": "reasoning", "id": "x", "summary": [{"text": "a"}]}])
-
-
 def test_cache_breakpoints_stand_at_the_ends() -> None:
     """Breakpoints are behind the system segments, and on demand behind newest questions."""
     messages = [
@@ -391,6 +377,8 @@ def test_images_over_the_limits_are_named() -> None:
     wide_file = File("image/png", f"data:image/png;base64,{wide}", "wide.png")
     assert blocks(user(wide_file))[0]["type"] == "image"
     assert blocks(user(wide_file, *[File("image/png", PICTURE)] * 20))[0]["type"] == "text"
+    wider = base64.b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (8001).to_bytes(4, "big") * 2).decode()
+    assert blocks(user(File("image/png", f"data:image/png;base64,{wider}")))[0]["type"] == "text"
     disguised = File("image/png", "data:image/png;base64,/9j/AAAA")
     assert blocks(user(disguised))[0]["source"]["media_type"] == "image/jpeg"
 
@@ -412,3 +400,39 @@ def test_item_ids_need_their_reasoning() -> None:
     items = responses_request(messages)["input"]
     assert [item["id"] for item in items if "id" in item] == ["rs_1", "fc_1"]
     assert items[1]["phase"] == "commentary"
+
+
+def test_a_search_needs_the_reasoning_before_it() -> None:
+    """A web search that does not stand behind its reasoning is an ordinary call."""
+
+    def search(number: int) -> Call:
+        own = metadata(itemId=f"ws_{number}")
+        return Call(f"ws_{number}", "web_search", '{"type":"search","query":"x"}', provider_executed=True, metadata=own)
+
+    def sent(*parts: NeutralPart) -> list[str]:
+        check([HELLO, assistant(*parts)])
+        items = responses_request([HELLO, assistant(*parts)])["input"]
+        return [item["type"] for item in items if "call" in item["type"] or item["type"] == "reasoning"]
+
+    own = metadata(itemId="rs_1", reasoningEncryptedContent="e")
+    found, other = (Result(f"ws_{number}", "web_search", "") for number in (1, 2))
+    both = (search(1), found, search(2), other)
+    assert sent(Reasoning("r", own), *both) == ["reasoning", "web_search_call", "web_search_call"]
+    assert sent(search(1), found) == ["web_search_call"]
+    pair = ["function_call", "function_call_output"]
+    assert sent(Reasoning("edited"), search(1), found) == pair
+    assert sent(Reasoning("r", own), Text("a"), search(1), found) == ["reasoning", *pair]
+
+
+def test_reasoning_without_a_cipher_is_left_out_before_a_file() -> None:
+    """Without storage, reasoning that has no cipher is not sent before a file either."""
+    image = File("image/png", PICTURE, "a.png")
+    answer = assistant(Reasoning("r", metadata(itemId="rs_1", reasoningEncryptedContent="")), image)
+    check([HELLO, answer])
+    assert [item["type"] for item in responses_request([HELLO, answer], store=False)["input"]] == ["message"] * 2
+
+
+def test_a_served_call_has_an_id_of_its_kind() -> None:
+    """A tool that Anthropic ran is an ordinary call if its id has other characters."""
+    kinds = [block["type"] for block in blocks(HELLO, served(SEARCHED, call="srvtoolu_a-b"), HELLO)]
+    assert kinds == ["tool_result", "text"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import eventlog
 from eventlog import events as ev
-from eventlog.codec.bodies import to_content
+from eventlog.codec.large_texts import to_content
 from eventlog.errors import CallError
 from eventlog.values import Agent, Patch, Retry, Subtask, Text
 from projections.conversation.parts import TextPart

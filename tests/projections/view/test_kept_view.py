@@ -25,10 +25,11 @@ from projections.exports.jsonl import jsonl_lines
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import replay
 from projections.view.assembly import Assembly
-from projections.view.followed_view import PROJECTION, REPLAYED
+from projections.view.followed_view import REPLAYED
 from projections.view.model_view import digest_of, models_of
 from projections.view.neutral import Result
 from projections.view.system_prompt import system_segments
+from projections.view.targets import PROJECTION
 from tests.adapters.claude_entries import Talk
 from tests.support.compactions import compacted
 from tests.support.encrypted_store import Service
@@ -66,7 +67,8 @@ def from_scratch(session: Session) -> bytes:
     options, resolve = preset("default"), session.reader.text
     state, _ = replay(PROJECTION, session.reader)
     tools = None if state.tools is None else resolve(state.tools)
-    return digest_of(Assembly(state, options, resolve).view(), system_segments(state, resolve), tools)
+    shown = (state.target, state.in_force)
+    return digest_of(Assembly(state, options, resolve).view(), system_segments(state, resolve), tools, shown=shown)
 
 
 def stored(session: Session) -> list[int]:

@@ -16,8 +16,8 @@ import eventlog
 from eventlog import events as ev
 from eventlog.errors import NotFoundError, UnknownEventError
 from eventlog.log.memory import MemoryLog
-from eventlog.state.closing import closing
 from eventlog.state.evolve import evolve
+from eventlog.state.settling import closing
 from eventlog.state.state import State
 from eventlog.values import (
     Attachment,
@@ -113,11 +113,11 @@ def test_few_checkpoints_are_kept() -> None:
     checkpoints = Checkpoints(log)
     recording = Recording([(1, ev.SessionStarted())])
     state = Conversation(whole=False)
-    for version in range(1, 200):
+    for version in range(1, 400):
         checkpoints.save(PROJECTION, recording, version, state)
     versions = checkpoints.versions(PROJECTION, recording)
-    assert len(versions) == 12
-    assert versions[-1] == 199
+    assert len(versions) == 128
+    assert versions[-1] == 399
     assert versions[0] < 50
 
 
@@ -625,7 +625,33 @@ def test_a_view_inside_a_stream_has_the_text_so_far(store: eventlog.Store) -> No
     for at in range(before, session.version + 1):
         own = ModelView.of(session, at, excluding="a")
         assert list(own.messages) == list(ModelView.of(session, before).messages)
-        assert own.digest == ModelView.of(session, before).digest
+        assert own.target == ("" if at < session.version else "p/one")
+        assert (own.digest == ModelView.of(session, before).digest) == (at < session.version)
+
+
+@pytest.mark.parametrize("ending", ["aborted", "failed"])
+@pytest.mark.parametrize("earlier", ["", "p/one"])
+def test_a_call_that_does_not_end_leaves_the_target(store: eventlog.Store, ending: str, earlier: str) -> None:
+    """A reply of another model that is broken off leaves the digest of an unchanged view."""
+    session = store.create_session()
+    session.user("q")
+    if earlier:
+        with session.assistant(model=earlier) as reply:
+            reply.add_text("said")
+            reply.finish("stop")
+    before = ModelView.of(session)
+    with session.lease():
+        reply = session.assistant(model="p/other")
+        reply.begin()
+        reply.step()
+        assert ModelView.of(session, excluding=reply.id).digest == before.digest
+        reply.abort(None if ending == "aborted" else MessageError(ending))
+    after = ModelView.of(session)
+    assert (after.target, after.digest) == (before.target, before.digest) == (earlier, before.digest)
+    with session.assistant(model="p/other") as reply:
+        reply.add_text("said")
+        reply.finish("stop")
+    assert ModelView.of(session).target == "p/other"
 
 
 @pytest.mark.promise(8)
@@ -688,7 +714,18 @@ def test_a_part_is_explained_as_shown_if_the_view_needs_it(items: list[Timed], o
         assert (reason in SHOWING) == (without != whole), (name, reason)
 
 
-SHOWING = {"shown", "shown-as-text", "media-replaced", "cleared", "interrupted", "redacted"}
+SHOWING = {
+    "shown",
+    "shown-as-text",
+    "media-replaced",
+    "cleared",
+    "arguments-cleared",
+    "call-cleared",
+    "media-cleared",
+    "reasoning-emptied",
+    "interrupted",
+    "redacted",
+}
 
 
 def test_explain(store: eventlog.Store) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.codec.bodies import INLINE
+from eventlog.codec.large_texts import INLINE
 from projections.tokens import CharsCounter
 from projections.view.messages import Messages
 from projections.view.neutral import Call, File, NeutralMessage, Result, Text

@@ -16,7 +16,7 @@ from projections.view.model_view import ModelViewProjection
 from projections.view.options import OPENCODE_1_18
 from projections.window.policy.limits import is_over, step_total, usable
 from projections.window.policy.policy import OPENCODE_POLICY, OverflowPolicy
-from projections.window.prune.planner import plan_prune
+from projections.window.prune.planners import plan_prune
 from projections.window.sizing.sizes import sizes_named
 from tests.support.opencode_exports import events_of_export
 from tests.support.parity import Pair, Scenario, scenarios

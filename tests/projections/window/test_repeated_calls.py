@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.values import Content
-from projections.conversation.parts import Message, TextPart, ToolPart
+from projections.conversation.parts import FilePart, Message, ReasoningPart, TextPart, ToolPart
 from projections.window.prune.repeated_calls import RepeatedCall, repeated_call
 
 
@@ -30,7 +30,15 @@ class Plain:
         """Not asked in these tests."""
         raise AssertionError(message)
 
-    def counted(self, part: ToolPart) -> int:
+    def counted(self, part: ToolPart | ReasoningPart | FilePart) -> int:
+        """Fail: no part is counted."""
+        raise AssertionError(part)
+
+    def paths(self, part: ToolPart) -> tuple[str, ...]:
+        """Fail: no paths are asked for."""
+        raise AssertionError(part)
+
+    def clearing_arguments(self, part: ToolPart) -> int:
         """Fail: no call is counted."""
         raise AssertionError(part)
 

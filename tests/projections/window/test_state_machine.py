@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Literal
 
 import msgspec
 import pytest
@@ -17,13 +18,13 @@ from eventlog.session.owner import LIVE
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.session.tool_call import ToolCall
-from eventlog.values import Limits, Model, Text, Todo, Tool
+from eventlog.values import File, Limits, Model, Text, Todo, Tool
 from projections import LiveView, ModelView
-from projections.conversation.parts import Compaction, Message, TextPart, ToolPart
+from projections.conversation.parts import Compaction, FilePart, Message, ReasoningPart, TextPart, ToolPart
 from projections.conversation.state import Conversation
 from projections.loop import CallModel, ContextWindow
 from projections.loop.decision.exchange import answers, newest_question, open_answer, queued_message, turn_answers
-from projections.loop.decision.loop_state import LoopStateProjection
+from projections.loop.decision.loop_state_projection import LoopStateProjection
 from projections.loop.decision.next_step import next_step
 from projections.loop.decision.situation import Situation
 from projections.replay.checkpoints import Checkpoints
@@ -37,8 +38,9 @@ from projections.view.neutral import Text as Said
 from projections.view.options import Constraints, RenderOptions
 from projections.window import CompactionPolicy, ContextPolicy, PrunePolicy
 from projections.window.policy.policy import encode_policy
-from projections.window.prune.planner import PLANNERS
+from projections.window.prune.planners import PLANNERS
 from tests.support.engines import ENGINES, Engine
+from tests.support.provider_forms import check
 from tests.support.window_loop import MODEL, sections
 
 pytestmark = pytest.mark.promise(9)
@@ -258,7 +260,9 @@ class Windows(RuleBasedStateMachine):
     def user(self, kind: int) -> None:
         """Add a user message; some are queued, some synthetic."""
         message = self._id("m")
-        self.session.user(f"<{message}>", id=message, delivery="queue" if kind == 1 else "steer", synthetic=kind == 2)
+        files = [File("image/png", "data:image/png;base64,iVBORw0KGgo=", "a.png")] if kind == 3 else []
+        delivery: Literal["queue", "steer"] = "queue" if kind == 1 else "steer"
+        self.session.user(f"<{message}>", id=message, delivery=delivery, synthetic=kind == 2, files=files)
 
     @rule(pick=PICKS)
     def promote(self, pick: int) -> None:
@@ -274,11 +278,16 @@ class Windows(RuleBasedStateMachine):
     def turn(self, calls: int) -> None:
         """Add a whole answer with calls and results."""
         with self.session.assistant(MODEL, id=self._id("a")) as reply:
+            if self.made % 3 == 0:
+                thought = reply.stream_reasoning(metadata='{"openai":{"itemId":"rs_1"}}' if self.made % 2 else None)
+                thought.append("I think " * 9)
+                thought.end()
             reply.add_text(f"<{reply.id}> and so on " + "word " * 20)
             for _ in range(calls):
                 name = self._id("c")
                 tool, path = "write" if self.made % 5 == 0 else "read", self.made % 3
-                reply.tool(tool, call_id=name, input=f'{{"path":"{path}"}}').succeed(
+                content = "word " * 90 if tool == "write" else ""
+                reply.tool(tool, call_id=name, input=f'{{"path":"{path}","content":"{content}"}}').succeed(
                     f"result of {name}" + " word" * (self.made * 7 % 40)
                 )
             reply.finish("tool-calls" if calls else "stop")
@@ -359,22 +368,33 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, back=st.booleans())
     def prune(self, pick: int, back: bool) -> None:
-        """Prune results; restoring them gives the same bytes again."""
-        parts = [
-            part.id
+        """Prune results, thoughts, files and arguments; restoring gives the same bytes again."""
+        found = [
+            part
             for message in self.state.messages.values()
             if not message.removed
             for part in message.parts
-            if isinstance(part, ToolPart) and part.status == "completed" and not (part.pruned or part.removed)
+            if not part.removed
+            and (
+                isinstance(part, FilePart)
+                or (isinstance(part, ReasoningPart) and part.ended)
+                or (isinstance(part, ToolPart) and part.status == "completed")
+            )
         ]
-        if parts:
-            chosen = parts[pick % len(parts) :][:2]
+        parts = [part.id for part in found if not part.pruned]
+        calls = [part.id for part in found if isinstance(part, ToolPart) and not part.arguments_pruned]
+        if parts or calls:
+            chosen = parts[pick % (len(parts) or 1) :][:2]
+            chosen_calls = calls[pick % (len(calls) or 1) :][: (pick + 1) % 3]
             before = self._digest()
-            self.session.context.prune(chosen, policy="test", freed=1)
-            with pytest.raises(RefusedError):
-                self.session.context.prune(chosen)
+            self.session.context.prune(chosen, arguments=chosen_calls, policy="test", freed=1)
+            for again in ((chosen, ()), ((), chosen_calls)):
+                if again[0] or again[1]:
+                    with pytest.raises(RefusedError):
+                        self.session.context.prune(again[0], arguments=again[1])
+            check(ModelView.of(self.session).messages)
             if back:
-                self.session.context.unprune(chosen)
+                self.session.context.unprune(chosen, arguments=chosen_calls)
                 assert self._digest() == before
 
     @rule(pick=PICKS, words=st.integers(0, 40))
@@ -819,7 +839,7 @@ BREAKS: dict[str, dict[str, object]] = {
         "projections.view.assembly.is_hidden": _nothing_is_hidden,
         "projections.view.selection.is_hidden": _nothing_is_hidden,
     },
-    "what is covered is shown": {"projections.conversation.state.Conversation.hide_covered": _nothing_is_evicted},
+    "what is covered is shown": {"projections.conversation.coverage._hide_covered": _nothing_is_evicted},
 }
 
 

@@ -12,8 +12,8 @@ from eventlog.encryption.envelope import is_tombstone
 from eventlog.encryption.key_file import KeyFile
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.encryption.log import EncryptedLog
+from eventlog.testing.file_search import holds
 from tests.faults.tally import SLOW
-from tests.support.file_search import holds
 
 KINDS = ("plain", "encrypted")
 """The kinds of stores that faults are tried on."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.log.embedded.generations import files_of
 from tests.support.faults.caller import Caller
 from tests.support.faults.planned_appends import probe_here, workload
 
@@ -42,7 +43,7 @@ def main(directory: Path, first: int, step: int) -> None:
         caller = Caller(path, workload(), lambda: limit(resource.RLIM_INFINITY))
         caller.run()
         caller.heal()
-        longest = (path / "lmdb" / "data.mdb").stat().st_size
+        longest = (files_of(path) / "lmdb" / "data.mdb").stat().st_size
         shutil.rmtree(path)
         errors += caller.errors
         failed += bool(caller.errors)

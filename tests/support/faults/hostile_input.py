@@ -15,8 +15,8 @@ import msgspec
 
 import eventlog
 from eventlog.codec.batch import decode, decode_value
-from eventlog.codec.bodies import body_text, to_file
 from eventlog.codec.decoded import events_of
+from eventlog.codec.large_texts import body_text, to_file
 from eventlog.codec.payload import LEDGER, REMAINS
 from eventlog.compression import pack
 from eventlog.errors import CallError, DamagedError, DataError, ImportFormatError
@@ -127,10 +127,14 @@ def _file(data: bytes) -> Any:
     return file
 
 
+LASTING = {"demo", "serve"}
+"""Commands that last for a while, or until they are stopped."""
+
+
 def commands(data: bytes) -> None:
     """Run a command line, one word per line: a documented exit code and no traceback."""
     words = [word for word in data.decode(errors="surrogateescape").split("\n") if "\0" not in word]
-    if any("/" in word or ".." in word or "http" in word or word == "demo" for word in words):
+    if any("/" in word or ".." in word or "http" in word or word in LASTING for word in words):
         return  # outside that directory, or too long
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as directory:
@@ -179,7 +183,7 @@ def corpus(target: str, data: Path) -> list[bytes]:
             b"\n--into\nnew",
             b"\nnew",
         ]
-        return [name.encode() + end for name in COMMANDS if name != "demo" for end in ends]
+        return [name.encode() + end for name in COMMANDS if name not in LASTING for end in ends]
     with eventlog.open("memory:") as store:
         session = store.create_session(id="s", title="t")
         session.user("a question " * 200)

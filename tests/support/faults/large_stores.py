@@ -6,6 +6,7 @@ import base64
 import random
 from pathlib import Path
 
+from eventlog.log.embedded.generations import files_of
 from eventlog.open_log import open_log
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -19,7 +20,7 @@ _GROUP = 16
 
 def lmdb_bytes(path: Path) -> int:
     """Size of a store's LMDB file."""
-    return (path / "lmdb" / "data.mdb").stat().st_size
+    return (files_of(path) / "lmdb" / "data.mdb").stat().st_size
 
 
 def weigh_down(session: Session, size: int) -> None:

@@ -18,21 +18,22 @@ from eventlog.errors import AlreadyExistsError, CallError, DamagedError, ErasedE
 from eventlog.integrity.heads import StoreHead
 from eventlog.log.commit import Committed, LeaseState
 from eventlog.log.contract import Log
+from eventlog.log.embedded.generations import files_of
 from eventlog.log.embedded.options import Options
 from eventlog.maintenance import backup as backups
 from eventlog.maintenance.repair import repair
 from eventlog.open_log import open_log
 from eventlog.store import Store
+from eventlog.testing.file_search import files_with
 from projections import ModelView
 from projections.verify.verify import verify
 from tests.support.faults.agent import finished, open_agent, sound, turn
 from tests.support.faults.encrypted_stores import KEPT, forgotten, is_said, keys_of
 from tests.support.faults.planned_appends import AT_LAST, OPTIONS, compare, workload
 from tests.support.faults.whole_stores import GONE, LAST, SECRET, SIZES, kept_head, opened, reading
-from tests.support.file_search import files_with
 from tests.support.sample_sessions import exchange
 
-_STORE = {"edition", "format", "journal", "lmdb", "lock", "mark", "open", "turn"}
+_STORE = {"format", "generation", "lock", "mark", "open", "turn"}
 _JOURNAL = re.compile(r"\d{10}\.log|spare-[^.]*")
 TURNS = 3
 PLAN = workload()
@@ -67,9 +68,10 @@ def _half_made(path: Path, *heads: StoreHead) -> None:
 def _clean(path: Path) -> None:
     """Check that no remains are left in a store."""
     names = {entry.name for entry in path.iterdir()}
-    assert names <= _STORE, f"left over: {names - _STORE}"
-    assert {entry.name for entry in (path / "lmdb").iterdir()} <= {"data.mdb", "lock.mdb"}
-    odd = [entry.name for entry in (path / "journal").iterdir() if not _JOURNAL.fullmatch(entry.name)]
+    files = files_of(path)
+    assert names <= {*_STORE, files.name}, f"left over: {names - _STORE}"
+    assert {entry.name for entry in (files / "lmdb").iterdir()} <= {"data.mdb", "lock.mdb"}
+    odd = [entry.name for entry in (files / "journal").iterdir() if not _JOURNAL.fullmatch(entry.name)]
     odd += [entry.name for entry in path.parent.glob("s.keys.*")]
     assert not odd, odd
 
@@ -96,7 +98,8 @@ def _without(path: Path, *texts: str) -> None:
 
 def _bytes(path: Path) -> dict[str, bytes]:
     """The raw bytes that a store's files hold."""
-    files = [*(path / "journal").glob("*.log"), path / "lmdb" / "data.mdb", path / "format"]
+    parts = files_of(path)
+    files = [*(parts / "journal").glob("*.log"), parts / "lmdb" / "data.mdb", path / "format"]
     return {str(file.relative_to(path)): file.read_bytes() for file in files}
 
 
@@ -153,7 +156,7 @@ def _look_backup(place: Path) -> None:
 def _done_backup(place: Path) -> None:
     _same(place / "s", kept_head(place))
     _whole(place / "b", kept_head(place))
-    if (place / "s" / "edition").exists():  # the store was vacuumed
+    if (place / "s" / "generation").exists():  # the store was vacuumed
         _without(place / "b", GONE)
 
 

@@ -62,18 +62,18 @@ class Journal:
         """Position of the last event before `address`."""
 
     @classmethod
-    def create(cls, directory: Path, io: JournalIO, file_bytes: int, position: int = 0) -> int:
-        """Write the first file of a new store; return the address of its first frame.
+    def create(cls, directory: Path, io: JournalIO, file_bytes: int, position: int = 0, sequence: int = 1) -> int:
+        """Write the first file of new files; return the address of its first frame.
 
-        `position` is that of the last event before it.
+        `position` is that of the last event before it, `sequence` its number.
         """
         journal = cls(directory, io, writable=True, file_bytes=file_bytes)
         try:
-            fd, _ = journal._files.begin(1, position)
+            fd, _ = journal._files.begin(sequence, position)
             io_close(fd)
         finally:
             journal.close()
-        return frames.address_of(1, FILE_HEADER_BYTES)
+        return frames.address_of(sequence, FILE_HEADER_BYTES)
 
     def seek(self, address: int, position: int) -> None:
         """Move the cursor; `position` -1 means unknown, which suits `continues` only."""

@@ -32,12 +32,12 @@ from eventlog.log.embedded.segments.fold import begin_store
 from eventlog.log.embedded.segments.layout import NUMBER, PAIR, TREES
 from eventlog.log.embedded.segments.meta_pages import MetaPage, are_in_turn, copy_as_of, sound_metas
 from eventlog.log.embedded.segments.segments import Segments
-from eventlog.log.embedded.watermark import Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from eventlog.log.embedded.segments.layout import FoldState, HeadRow
+    from eventlog.log.embedded.watermark import Watermark
 
 __all__ = ["Chunks", "chunk_at", "chunks_in", "commits_in", "copy_readable", "gaps_in", "rows_in"]
 
@@ -224,8 +224,11 @@ def commits_in(journal: Path, unread: list[str]) -> Iterator[frames.CommitRecord
             unread.append(f"{path.name} of the journal cannot be read: {error.strerror}")
 
 
-def gaps_in(journal: Path, mark: Path, folded: FoldState) -> list[str]:
-    """Return a line for each part of the journal that is missing behind what is folded."""
+def gaps_in(journal: Path, mark: Watermark, folded: FoldState) -> list[str]:
+    """Return a line for each part of the journal that is missing behind what is folded.
+
+    `mark` is closed.
+    """
     last, ends = folded.position, 0
     lines: list[str] = []
     for path in _files(journal):
@@ -240,11 +243,8 @@ def gaps_in(journal: Path, mark: Path, folded: FoldState) -> list[str]:
             if before > last and (last or folded.address):
                 lines.append(f"positions {last + 1} to {before} of the journal are damaged or missing")
             last = max(last, before, *after)
-    durable = 0
-    if mark.exists():
-        marked = Watermark(mark, read_only=True)
-        durable = marked.get()
-        marked.close()
+    durable = mark.get()
+    mark.close()
     if durable > max(ends, folded.address):
         lines.append(f"what the journal had behind position {last} is damaged or missing")
     return lines

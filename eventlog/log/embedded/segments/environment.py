@@ -233,6 +233,19 @@ class Environment:
         except lmdb.Error as error:
             raise self._translate(error) from error
 
+    @contextmanager
+    def holding(self) -> Generator[None, None, None]:
+        """Keep every process from writing."""
+        try:
+            with self._writing:
+                txn = self._env.begin(write=True)
+                try:
+                    yield
+                finally:
+                    txn.abort()
+        except lmdb.Error as error:
+            raise self._translate(error) from error
+
     def last_txnid(self) -> int:
         """Return the number of the newest transaction, which changes with every fold."""
         return self._env.info()["last_txnid"]

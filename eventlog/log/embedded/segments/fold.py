@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import lmdb
 
-    from eventlog.log.acceptance import RequestResult
+    from eventlog.log.append_checks import RequestResult
     from eventlog.log.commit import Commit, Head
     from eventlog.log.embedded.filesystem import JournalIO
     from eventlog.log.embedded.memtable import MemtablePart

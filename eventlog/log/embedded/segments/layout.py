@@ -11,7 +11,7 @@ import msgspec
 
 from eventlog.compression import pack, unpack
 from eventlog.errors import DamagedError
-from eventlog.log.acceptance import RequestResult
+from eventlog.log.append_checks import RequestResult
 from eventlog.log.commit import Head, LeaseState
 from eventlog.log.validation import MAX_ID_BYTES
 

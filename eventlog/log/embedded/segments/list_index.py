@@ -32,7 +32,7 @@ __all__ = ["AFTER_LISTS", "LIST_BYTES", "ListIndex"]
 
 LIST_BYTES = 16
 """Bytes of a list's name in keys: its hash."""
-_VERSION = 3
+_VERSION = 1
 """Of the rows and of what is a list; another one counts as no index."""
 _PLACE = struct.Struct(">QQ")
 _ZERO = 1 << 63

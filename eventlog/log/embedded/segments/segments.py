@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import DamagedError
+from eventlog.log.embedded.generations import Generation
 from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.blocks import Blocks
 from eventlog.log.embedded.segments.chunk import decode_chunk
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
 
     import lmdb
 
-    from eventlog.log.acceptance import RequestResult
+    from eventlog.log.append_checks import RequestResult
     from eventlog.log.commit import Commit, Head
     from eventlog.log.contract import BodyPlace
+    from eventlog.log.embedded.generations import Hold
     from eventlog.log.lists import ListsOf
 
 __all__ = ["Segments"]
@@ -49,15 +51,31 @@ _LAST = (1 << 64) - 1
 class Segments:
     """Look-ups in the folded part.  No transaction outlives a call."""
 
-    def __init__(self, path: Path, *, read_only: bool, map_bytes: int, lists_of: ListsOf | None = None) -> None:
+    def __init__(
+        self, path: Path, *, read_only: bool, map_bytes: int, lists_of: ListsOf | None = None, hold: Hold | None = None
+    ) -> None:
+        self._hold = hold
+        self.generation = Generation() if hold is None else hold.generation
+        """Generation of the files, which stay as long as this is held."""
         self.environment = Environment(path, TREES, read_only=read_only, map_bytes=map_bytes)
         self._trees = self.environment.trees
         self.lists = ListIndex(self._trees["derived"], self._trees["sessions"], lists_of)
         self._blocks = Blocks(self._trees["data"])
 
     def close(self) -> None:
-        """Release the environment."""
+        """Release the environment, and the lock on its generation."""
         self.environment.close()
+        self.release()
+
+    def release(self) -> None:
+        """Release the lock, which a child process has inherited."""
+        if self._hold is not None:
+            self._hold.close()
+
+    @property
+    def edition(self) -> bytes:
+        """Name of the generation, in which each body has its place."""
+        return self.generation.text.encode()
 
     def folded(self) -> FoldState:
         """Return how far the journal is folded."""

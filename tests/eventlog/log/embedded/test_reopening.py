@@ -12,11 +12,9 @@ from threading import Barrier
 
 import pytest
 
-from eventlog.errors import BusyError, EventlogError, PoisonedError, StopError, UnknownOutcomeError
+from eventlog.errors import EventlogError, PoisonedError, StopError, UnknownOutcomeError
 from eventlog.log.commit import LeaseState
-from eventlog.log.embedded import registry
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
-from eventlog.log.embedded.options import Options
 from eventlog.store import Store
 from projections import ModelView
 from projections.verify.verify import verify
@@ -24,12 +22,6 @@ from projections.view.neutral import Text
 from tests.support.embedded_log import abandon, put
 from tests.support.faulty_io import FaultyIO
 from tests.support.python_process import printed
-
-
-def nothing(path: Path, options: Options) -> None:
-    """Change a directory while no process has it open."""
-    assert (path / "format").exists()
-    assert not options.read_only
 
 
 def held(log: EmbeddedLog) -> list[bytes]:
@@ -76,7 +68,7 @@ def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> 
     other = open_log(path)
     put(other, b"five")
     assert held(fresh) == held(other) == [b"one", b"two", b"three", b"four", b"five"]
-    uses = (lambda: put(old, b"six"), old.sync, lambda: held(old), lambda: old.exclusively(nothing))
+    uses = (lambda: put(old, b"six"), old.sync, lambda: held(old), lambda: old.partition)
     for use in uses:
         with pytest.raises(PoisonedError):
             use()
@@ -191,28 +183,6 @@ def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.M
     log = open_log(tmp_path / "s")
     assert len(held(log)) == 20
     log.close()
-
-
-def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handle says that its store could not be opened again after a rewrite."""
-    path = tmp_path / "s"
-    log = open_log(path)
-    put(log, b"one")
-
-    def refuses(*_: object) -> None:
-        monkeypatch.undo()
-        raise BusyError("no descriptor is left")
-
-    monkeypatch.setattr(registry, "Partition", refuses)
-    with pytest.raises(BusyError):
-        log.exclusively(nothing)
-    with pytest.raises(StopError):
-        held(log)
-    fresh = open_log(path)
-    put(fresh, b"two")
-    log.close()
-    assert held(fresh) == [b"one", b"two"]
-    fresh.close()
 
 
 @pytest.mark.promise(1, 4)

@@ -60,11 +60,10 @@ NAMES = [
     "mark",
     "open",
     "unfinished",
-    "edition",
-    "swap",
-    "journal/0000000001.log",
-    "lmdb/data.mdb",
-    "lmdb/lock.mdb",
+    "generation",
+    "1/journal/0000000001.log",
+    "1/lmdb/data.mdb",
+    "1/lmdb/lock.mdb",
 ]
 USES: dict[str, Callable[[Path, Path], object]] = {
     "open": lambda store, _: read(store, read_only=False),
@@ -123,7 +122,7 @@ def test_a_journal_with_a_hole_behind_it_is_read(sound: Path, tmp_path: Path) ->
     """A journal with a sparse end of terabytes reads as without it, and repair saves it."""
     store = tmp_path / "store"
     shutil.copytree(sound, store)
-    hole(store / "journal" / "0000000001.log")
+    hole(store / "1" / "journal" / "0000000001.log")
     with within(20):
         read(store, read_only=True)
         assert eventlog.repair(store, tmp_path / "new").losses == ()

@@ -41,7 +41,7 @@ def cut(size: int) -> Damage:
     """Cut the data file there; from its end if negative."""
 
     def damage(path: Path) -> None:
-        data = path / "lmdb" / "data.mdb"
+        data = path / "1" / "lmdb" / "data.mdb"
         os.truncate(data, size if size >= 0 else data.stat().st_size + size)
 
     return damage
@@ -51,7 +51,7 @@ def over(*places: tuple[int, bytes]) -> Damage:
     """Overwrite bytes at a place."""
 
     def damage(path: Path) -> None:
-        with (path / "lmdb" / "data.mdb").open("r+b") as file:
+        with (path / "1" / "lmdb" / "data.mdb").open("r+b") as file:
             for offset, data in places:
                 file.seek(offset)
                 file.write(data)
@@ -61,8 +61,8 @@ def over(*places: tuple[int, bytes]) -> Damage:
 
 def a_directory(path: Path) -> None:
     """Put a directory in place of the data file."""
-    (path / "lmdb" / "data.mdb").unlink()
-    (path / "lmdb" / "data.mdb").mkdir()
+    (path / "1" / "lmdb" / "data.mdb").unlink()
+    (path / "1" / "lmdb" / "data.mdb").mkdir()
 
 
 DAMAGES: dict[str, Damage] = {
@@ -77,9 +77,9 @@ DAMAGES: dict[str, Damage] = {
     "another format of LMDB": over((META + 4, b"\x63"), (PAGE + META + 4, b"\x63")),
     "zeros": over((0, bytes(2 * PAGE))),
     "roots beyond the end": over((META + 112, b"\x07\x77\x77"), (PAGE + META + 112, b"\x07\x77\x77")),
-    "missing": lambda path: (path / "lmdb" / "data.mdb").unlink(),
+    "missing": lambda path: (path / "1" / "lmdb" / "data.mdb").unlink(),
     "a directory": a_directory,
-    "its directory missing": lambda path: shutil.rmtree(path / "lmdb"),
+    "its directory missing": lambda path: shutil.rmtree(path / "1" / "lmdb"),
 }
 
 
@@ -90,7 +90,7 @@ def test_a_data_file_that_is_none(original: Path, tmp_path: Path, name: str, *, 
     path = tmp_path / "s"
     shutil.copytree(original, path)
     DAMAGES[name](path)
-    data = path / "lmdb" / "data.mdb"
+    data = path / "1" / "lmdb" / "data.mdb"
     before = data.read_bytes() if data.is_file() else None
     if read_only and name == "the last page gone":  # only writers check for a missing last page
         log = open_log(path, read_only=True)
@@ -171,14 +171,14 @@ def test_writers_are_told_why_nothing_is_folded(tmp_path: Path, name: str) -> No
 
 
 DENIED: dict[str, list[tuple[str, int]]] = {
-    "the data file": [("lmdb/data.mdb", 0)],
-    "the data file for writing": [("lmdb/data.mdb", 0o400)],
-    "LMDB's lock file": [("lmdb/lock.mdb", 0o400)],
-    "LMDB's directory": [("lmdb", 0)],
+    "the data file": [("1/lmdb/data.mdb", 0)],
+    "the data file for writing": [("1/lmdb/data.mdb", 0o400)],
+    "LMDB's lock file": [("1/lmdb/lock.mdb", 0o400)],
+    "LMDB's directory": [("1/lmdb", 0)],
     "the mark": [("mark", 0)],
     "the writers' lock": [("lock", 0)],
-    "the journal's directory": [("journal", 0)],
-    "the journal's files": [("journal/*.log", 0)],
+    "the journal's directory": [("1/journal", 0)],
+    "the journal's files": [("1/journal/*.log", 0)],
     "the format file": [("format", 0)],
     "everything": [(".", 0)],
 }

@@ -65,7 +65,7 @@ def test_a_check_reads_the_journal_whatever_the_mark_says(tmp_path: Path, mark: 
     path = tmp_path / "s"
     make(path, UNKNOWN[mark])
     reader = open_log(path, read_only=True)
-    (file,) = (path / "journal").glob("0*.log")
+    (file,) = (path / "1" / "journal").glob("0*.log")
     file.write_bytes(file.read_bytes().replace(b"one", b"ONE"))
     assert len(reader.check()) == 1
     reader.close()
@@ -73,13 +73,13 @@ def test_a_check_reads_the_journal_whatever_the_mark_says(tmp_path: Path, mark: 
 
 def hide(path: Path) -> None:
     """Rename a tree of LMDB: the probe finds it."""
-    data = path / "lmdb" / "data.mdb"
+    data = path / "1" / "lmdb" / "data.mdb"
     data.write_bytes(data.read_bytes().replace(b"sessions", b"{essions"))
 
 
 def tear(path: Path) -> None:
     """Damage a journal frame before a sound one: the tail's reader finds it, not the probe."""
-    (file,) = (path / "journal").glob("0*.log")
+    (file,) = (path / "1" / "journal").glob("0*.log")
     file.write_bytes(file.read_bytes().replace(b"one", b"ONE"))
 
 
@@ -115,7 +115,7 @@ def test_an_opening_that_cannot_be_probed_leaves_no_mark(tmp_path: Path, monkeyp
         open_log(path)
     assert not (path / "mark").exists()
     monkeypatch.undo()
-    require_structure(path / "lmdb")
+    require_structure(path / "1" / "lmdb")
     log = open_log(path)
     put(log, b"two")
     log.close()
@@ -124,9 +124,9 @@ def test_an_opening_that_cannot_be_probed_leaves_no_mark(tmp_path: Path, monkeyp
 
 def test_a_mark_that_cannot_be_opened_now_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader without descriptors goes on with the old watermark and sees the new one later."""
-    mark = Watermark(tmp_path / "mark", read_only=True)
+    mark = Watermark(tmp_path / "mark", 1, read_only=True)
     mark.acknowledge(mark.get())
-    writer = Watermark(tmp_path / "mark", read_only=False)
+    writer = Watermark(tmp_path / "mark", 1, read_only=False)
     writer.set(7)
 
     def none_left(*_: object, **__: object) -> int:

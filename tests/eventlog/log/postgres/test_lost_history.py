@@ -13,7 +13,7 @@ import pytest
 
 import eventlog
 from eventlog.errors import AlreadyExistsError, BusyError, CallError, FencedError, PoisonedError
-from eventlog.log.acceptance import commit_of
+from eventlog.log.append_checks import commit_of
 from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.merkle import TAG_BYTES, new_leaf
 from eventlog.log.postgres.engine import PostgresLog

@@ -18,8 +18,8 @@ from eventlog.store import Store
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import state_at
 from projections.transcript.transcript import Transcript
-from projections.view.followed_view import PROJECTION
 from projections.view.model_view import ModelView
+from projections.view.targets import PROJECTION
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from eventlog.log import postgres
@@ -23,6 +24,20 @@ FORBIDDEN = (
 )
 """Keywords stand in capitals in the statements of this package."""
 
+_OBJECTS = """
+SELECT relkind::text, relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace
+UNION ALL SELECT 'trigger', tgname FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid
+    WHERE relnamespace = current_schema()::regnamespace
+UNION ALL SELECT 'function', proname FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
+UNION ALL SELECT 'foreign key', conname FROM pg_constraint
+    WHERE connamespace = current_schema()::regnamespace AND contype = 'f'
+"""
+_KEYS = """
+SELECT i.indexrelid::regclass::text, a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
+WHERE c.relnamespace = current_schema()::regnamespace AND i.indisunique
+"""
+
 
 @pytest.mark.parametrize("word", FORBIDDEN)
 def test_no_statement_has_a_forbidden_word(word: str) -> None:
@@ -38,3 +53,13 @@ def test_the_partition_is_first_in_every_key() -> None:
     assert len(keys) >= 8
     assert {first or second for first, second in keys} == {"partition"}
     assert "partition int4 NOT NULL PRIMARY KEY" in statements
+
+
+def test_the_server_has_tables_keyed_by_partition_and_nothing_else(place: str) -> None:
+    """The server lists tables and indexes only, each key by the partition first."""
+    with psycopg.connect(place) as asked:
+        names = asked.execute(_OBJECTS).fetchall()
+        keys = asked.execute(_KEYS).fetchall()
+    assert {kind for kind, _ in names} == {"r", "i"}
+    assert len(keys) >= 8
+    assert {first for _, first in keys} == {"partition"}

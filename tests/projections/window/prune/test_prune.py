@@ -15,7 +15,7 @@ from projections.conversation.parts import Compaction, Message
 from projections.view.options import DEFAULT
 from projections.window.policy.policy import PrunePolicy
 from projections.window.prune.case import CLEARED_TOKENS
-from projections.window.prune.planner import PLANNERS, PruneCase, PrunePlan, register_planner
+from projections.window.prune.planners import PLANNERS, PruneCase, PrunePlan, register_planner
 from tests.support.prune_sessions import (
     Letters,
     Talk,
@@ -126,7 +126,7 @@ def test_the_tail_of_a_compaction_may_be_pruned() -> None:
 
 def test_planners_are_pluggable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A registered planner is found by name; a taken or unknown name is refused."""
-    monkeypatch.setattr("projections.window.prune.planner.PLANNERS", dict(PLANNERS))
+    monkeypatch.setattr("projections.window.prune.planners.PLANNERS", dict(PLANNERS))
     mine = PrunePlan(("t0",), 1, "mine")
     register_planner("mine", lambda _: mine)
     talk = Talk()

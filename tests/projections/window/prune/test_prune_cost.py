@@ -14,7 +14,7 @@ from projections.loop import CallModel, ContextWindow, Prune
 from projections.view.options import DEFAULT
 from projections.window import ContextPolicy, PrunePolicy, SummaryRequest, summarize_offline
 from projections.window.policy.policy import OPENCODE_POLICY, OverflowPolicy, Prices, prices_of
-from projections.window.prune.planner import plan_prune
+from projections.window.prune.planners import plan_prune
 from tests.support.prune_sessions import Letters, Talk, conversation, plan
 
 PRICES = Prices(Decimal(1), Decimal("0.1"), Decimal(1), Decimal(8))

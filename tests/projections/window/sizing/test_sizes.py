@@ -16,11 +16,11 @@ from projections.conversation.state import Conversation
 from projections.replay.loop import replay
 from projections.requests.ai_sdk import model_messages
 from projections.tokens import CharsCounter, TokenCounter, frame_tokens
-from projections.view.followed_view import PROJECTION
 from projections.view.message_rendering import MessageRenderer
 from projections.view.model_view import ModelView
 from projections.view.options import DEFAULT, OPENCODE_1_18
 from projections.view.selection import visible_messages
+from projections.view.targets import PROJECTION
 from projections.window.sizing.sizes import CharsSizes, Sizes, TokenSizes, sizes_named
 from tests.support.opencode_exports import events_of_export
 from tests.support.parity import scenarios

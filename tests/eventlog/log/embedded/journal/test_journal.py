@@ -29,7 +29,7 @@ from tests.support.faulty_io import FaultyIO
 from tests.support.python_process import ROOT
 from tests.support.sample_sessions import said
 
-FIRST = "journal/0000000001.log"
+FIRST = "1/journal/0000000001.log"
 
 
 def payloads(path: Path, **options: Any) -> list[bytes]:
@@ -46,7 +46,7 @@ def unfolded(path: Path, count: int = 3) -> bytes:
     log = open_log(path)
     for number in range(count):
         put(log, b"payload %d" % number)
-    end = log._partition.journal.address & frames.OFFSET_MASK
+    end = log._partition.tail.journal.address & frames.OFFSET_MASK
     abandon(log)
     return (path / FIRST).read_bytes()[:end]
 
@@ -185,10 +185,10 @@ def test_old_frames_of_a_recycled_file_do_not_pass(tmp_path: Path) -> None:
     numbers: set[str] = set()
     for number in range(400):
         put(log, b"%d " % number * 100)
-        numbers.update(entry.name for entry in (path / "journal").iterdir())
+        numbers.update(entry.name for entry in (path / "1" / "journal").iterdir())
         if number % 50 == 49:
             log._partition.fold()
-            assert len(list((path / "journal").iterdir())) <= 5
+            assert len(list((path / "1" / "journal").iterdir())) <= 5
     assert len(numbers) > 10
     abandon(log)
     assert payloads(path) == [b"%d " % number * 100 for number in range(400)]
@@ -274,9 +274,9 @@ def test_a_refused_switch_fails_the_batch_only(
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
     put(log, bytes(1000))
-    log._partition.tail._spare_at = log._partition.journal.middle  # the fold worker keeps out
+    log._partition.tail._spare_at = log._partition.tail.journal.middle  # the fold worker keeps out
     if spare:
-        log._partition.journal.make_spare()
+        log._partition.tail.journal.make_spare()
     for tried in range(2):
         io.faults = list(faults)
         with pytest.raises(BusyError):
@@ -299,7 +299,7 @@ def test_a_journal_file_that_cannot_be_opened_fails_the_batch_only(tmp_path: Pat
     io = FaultyIO()
     log = open_log(tmp_path / "s", io=io)
     put(log, b"one")
-    log._partition.journal.close()
+    log._partition.tail.journal.close()
     io.faults = [("open", code)]
     with pytest.raises((BusyError, StorageError)):
         put(log, b"two")
@@ -403,7 +403,7 @@ def test_what_cannot_be_read_is_not_missing(tmp_path: Path, method: str, code: i
     write_elsewhere(path, payload)
     for use in (lambda: reader.head("s"), lambda: list(reader.read("s")), lambda: reader.request("s", "r")):
         if method == "open":
-            reader._partition.journal.close()
+            reader._partition.tail.journal.close()
         io.faults = [(method, code)]
         with pytest.raises(error) as caught:
             use()
@@ -444,7 +444,7 @@ def test_a_missing_journal_file(tmp_path: Path) -> None:
     for number in range(40):
         put(log, b"%d" % number * 500)
     abandon(log)
-    names = sorted(entry for entry in (path / "journal").glob("*.log"))
+    names = sorted(entry for entry in (path / "1" / "journal").glob("*.log"))
     assert len(names) > 2
     for keep_mark in (True, False):
         for name in names if keep_mark else names[:-1]:
@@ -463,9 +463,9 @@ def test_half_made_files_are_removed(tmp_path: Path) -> None:
     """A half-filled file left by a dead process is removed at the next opening."""
     path = tmp_path / "s"
     open_log(path).close()
-    (path / "journal" / "spare-x.tmp").write_bytes(b"")
+    (path / "1" / "journal" / "spare-x.tmp").write_bytes(b"")
     open_log(path).close()
-    assert [entry.name for entry in (path / "journal").iterdir()] == ["0000000001.log"]
+    assert [entry.name for entry in (path / "1" / "journal").iterdir()] == ["0000000001.log"]
 
 
 def append(journal: Journal, record: frames.CommitRecord, position: int) -> None:
@@ -488,7 +488,7 @@ def test_a_store_that_is_closed_needs_no_room_for_its_journal(tmp_path: Path, mo
     """A store closed fully folded leaves a journal of one header, which grows again on use."""
     path = tmp_path / "s"
     filled(path, JournalIO()).close()
-    (left,) = (path / "journal").iterdir()
+    (left,) = (path / "1" / "journal").iterdir()
     assert left.stat().st_size == FILE_HEADER_BYTES
     for number in range(3):
         with monkeypatch.context() as patch:
@@ -507,14 +507,14 @@ def test_a_journal_that_others_use_stays(tmp_path: Path) -> None:
     """Files that another process may be reading are not removed when this one closes."""
     path = tmp_path / "s"
     log = filled(path, JournalIO())
-    before = sorted(entry.name for entry in (path / "journal").iterdir())
+    before = sorted(entry.name for entry in (path / "1" / "journal").iterdir())
     other = os.open(path / "open", os.O_RDWR)
     fcntl.flock(other, fcntl.LOCK_SH)
     log.close()
-    after = sorted(entry.name for entry in (path / "journal").iterdir())
+    after = sorted(entry.name for entry in (path / "1" / "journal").iterdir())
     os.close(other)
     assert after[0] == before[0] or after[0].startswith("000000000")
-    assert sum(entry.stat().st_size for entry in (path / "journal").iterdir()) >= 256 << 10
+    assert sum(entry.stat().st_size for entry in (path / "1" / "journal").iterdir()) >= 256 << 10
     assert len(payloads(path)) == 40
 
 
@@ -570,7 +570,7 @@ def test_what_cannot_be_overwritten_is_not_given_up(tmp_path: Path) -> None:
     io.refused["blank"] = OSError(errno.EIO, os.strerror(errno.EIO))
     log.close()
     assert not io.removed
-    assert len(list((path / "journal").iterdir())) > 1
+    assert len(list((path / "1" / "journal").iterdir())) > 1
     assert len(payloads(path)) == 40
     open_log(path).close()
-    assert [entry.stat().st_size for entry in (path / "journal").iterdir()] == [FILE_HEADER_BYTES]
+    assert [entry.stat().st_size for entry in (path / "1" / "journal").iterdir()] == [FILE_HEADER_BYTES]

@@ -73,9 +73,9 @@ def probed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_a_sound_store_has_nothing_wrong(tmp_path: Path, *, writing: bool) -> None:
     """A store that was only written has no finding, and the probe changes no byte."""
     fill(tmp_path / "s")
-    before = (tmp_path / "s" / "lmdb" / "data.mdb").read_bytes()
-    assert probe(tmp_path / "s" / "lmdb", writing=writing) == []
-    assert (tmp_path / "s" / "lmdb" / "data.mdb").read_bytes() == before
+    before = (tmp_path / "s" / "1" / "lmdb" / "data.mdb").read_bytes()
+    assert probe(tmp_path / "s" / "1" / "lmdb", writing=writing) == []
+    assert (tmp_path / "s" / "1" / "lmdb" / "data.mdb").read_bytes() == before
 
 
 def test_an_unclean_end_is_followed_by_a_probe(tmp_path: Path, probed: list[Path]) -> None:
@@ -85,7 +85,7 @@ def test_an_unclean_end_is_followed_by_a_probe(tmp_path: Path, probed: list[Path
     assert probed == []
     leave(path, "one")
     log = open_log(path, **SMALL)
-    assert probed == [path / "lmdb"]
+    assert probed == [path / "1" / "lmdb"]
     log.close()
     for read_only in (True, False):
         open_log(path, read_only=read_only, **SMALL).close()
@@ -124,20 +124,20 @@ def test_beside_others_nothing_is_probed(tmp_path: Path, probed: list[Path]) -> 
 
 def cut(path: Path) -> None:
     """Truncate LMDB's file to its half: a process that reads beyond it is killed."""
-    data = path / "lmdb" / "data.mdb"
+    data = path / "1" / "lmdb" / "data.mdb"
     os.truncate(data, data.stat().st_size // 2 & ~4095)
 
 
 def hide(path: Path) -> None:
     """Give a tree another name."""
-    data = path / "lmdb" / "data.mdb"
+    data = path / "1" / "lmdb" / "data.mdb"
     data.write_bytes(data.read_bytes().replace(b"sessions", b"{essions"))
 
 
 def rename(path: Path) -> None:
     """Give a row another key, in its place among the others."""
-    data = path / "lmdb" / "data.mdb"
-    with lmdb.open(str(path / "lmdb"), max_dbs=16) as environment:
+    data = path / "1" / "lmdb" / "data.mdb"
+    with lmdb.open(str(path / "1" / "lmdb"), max_dbs=16) as environment:
         tree = environment.open_db(b"sessions", create=False)
         with environment.begin(db=tree, write=True) as txn:
             value = txn.get(b"s31")
@@ -153,7 +153,7 @@ def test_damaged_structure_is_found_by_the_child(tmp_path: Path, damage: Callabl
     path = tmp_path / "s"
     fill(path)
     damage(path)
-    (found, *_) = probe(path / "lmdb")
+    (found, *_) = probe(path / "1" / "lmdb")
     assert "folded part" in found
     leave_a_mark(path)
     for read_only in (False, True):
@@ -173,7 +173,7 @@ def test_a_killed_child_is_named_by_its_signal(tmp_path: Path) -> None:
     path = tmp_path / "s"
     fill(path)
     cut(path)
-    (found,) = probe(path / "lmdb")
+    (found,) = probe(path / "1" / "lmdb")
     assert any(name in found for name in (signal.SIGBUS.name, signal.SIGSEGV.name, "MDB_", "Error"))
 
 
@@ -191,7 +191,7 @@ def test_a_frozen_program_starts_no_child(tmp_path: Path, monkeypatch: pytest.Mo
     fill(tmp_path / "s")
     hide(tmp_path / "s")
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    assert probe(tmp_path / "s" / "lmdb") == []
+    assert probe(tmp_path / "s" / "1" / "lmdb") == []
 
 
 LIMITED = """\
@@ -210,19 +210,19 @@ def test_what_the_system_has_none_of_is_no_damage(
 ) -> None:
     """A sound file that cannot be mapped or opened for lack of resources is not damaged."""
     fill(tmp_path / "s")
-    os.truncate(tmp_path / "s" / "lmdb" / "data.mdb", 3 << 30)
+    os.truncate(tmp_path / "s" / "1" / "lmdb" / "data.mdb", 3 << 30)
     program = tmp_path / "limited.py"
     program.write_text(LIMITED.format(limit=limit, amount=amount, program=probe_child.__file__))
     monkeypatch.setattr("eventlog.log.embedded.salvage.probe._CHILD", program)
     for writing in (False, True):
         with pytest.raises(BusyError, match=said):
-            require_structure(tmp_path / "s" / "lmdb", writing=writing)
+            require_structure(tmp_path / "s" / "1" / "lmdb", writing=writing)
 
 
 def test_a_damaged_size_is_damage(tmp_path: Path) -> None:
     """A last page number beyond the address space is damage."""
     fill(tmp_path / "s")
-    data = tmp_path / "s" / "lmdb" / "data.mdb"
+    data = tmp_path / "s" / "1" / "lmdb" / "data.mdb"
     pages = bytearray(data.read_bytes())
     for page in (0, 4096):
         pages[page + 136 : page + 144] = (1 << 50).to_bytes(8, sys.byteorder)
@@ -237,4 +237,4 @@ def test_a_child_that_was_killed_tells_of_no_damage(tmp_path: Path, monkeypatch:
     program.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
     monkeypatch.setattr("eventlog.log.embedded.salvage.probe._CHILD", program)
     with pytest.raises(BusyError, match="SIGKILL"):
-        probe(tmp_path / "s" / "lmdb")
+        probe(tmp_path / "s" / "1" / "lmdb")

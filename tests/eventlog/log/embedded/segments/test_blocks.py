@@ -135,7 +135,7 @@ def test_checking_looks_at_the_disk(tmp_path: Path) -> None:
     log.close()
     log = open_log(tmp_path / "s")
     assert [commit.first for commit in log.read("a")] == [1]
-    flip(log._partition._segments, 100)
+    flip(log._partition.tail.segments, 100)
     assert log.check() != []
     log.close()
 

@@ -62,7 +62,7 @@ def filled(path: Path, count: int = 9, **options: Any) -> None:
 
 def segments_of(log: EmbeddedLog) -> Segments:
     """The folded part of a log."""
-    return log._partition._segments
+    return log._partition.tail.segments
 
 
 def is_current(log: EmbeddedLog) -> bool:

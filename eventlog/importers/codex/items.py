@@ -1,0 +1,342 @@
+"""Items of a Codex session as parts of its conversation.
+
+`importer.py` reads the records, and handles those that are no items.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from eventlog import events as ev
+from eventlog.importers.codex.duplicates import Duplicates
+from eventlog.importers.codex.records import injected, prompt_of
+from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import (
+    ABORTED,
+    CallInput,
+    CallResult,
+    OpenAnswer,
+    UserPart,
+)
+from eventlog.importers.common.importer import Report, bounded_id
+from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.importers.common.record_index import RecordIndex
+from eventlog.importers.openai import items
+from eventlog.importers.openai.call_items import CALLS, OUTPUTS, call_of, output_of
+from eventlog.streams.openai_responses import COMPACTION, COMPACTIONS
+from eventlog.streams.records import number_of, text_of
+from eventlog.values import Attachment, Limits, Model, Opaque, Snapshot, Text, Todo, Tool, target_of
+
+__all__ = ["ALL_KINDS", "Rollout", "progress_of"]
+
+ALL_KINDS = ("user", "assistant", "reasoning")
+_PROGRESS = ("exit_code", "success", "status", "duration", "cwd", "process_id", "source", "invocation")
+"""Fields of the event that ends a call that become its progress."""
+
+
+class Rollout:
+    """State of a session's conversation while its file is read."""
+
+    def __init__(self, conversation: Conversation, report: Report, provider: str, directory: str, time: int) -> None:
+        self.conversation = conversation
+        self.report = report
+        self.provider = provider
+        self.time = time
+        self.duplicates = Duplicates()
+        self.ids = RecordIndex()
+        """Ids of messages, and of calls with "c:" before them."""
+        self.prompts = array("Q")
+        """Version before each prompt."""
+        self.ended = False
+        """Whether what the model says next is another answer."""
+        self.model: Model | None = None
+        self.effort: str | None = None
+        self.cwd: str | None = directory or None
+        self.window = 0
+        self.titled = False
+        self.told: dict[int, str] = {}
+        """Newest message of the user's by the hash of its texts."""
+        self.compacted = ""
+        """Cipher of the newest compaction."""
+
+    def settings(self, fields: dict[str, Any], effort: str) -> None:
+        """Set the model, its effort (member `effort`) and the directory, if they are given."""
+        self.provider = text_of(fields.get("model_provider_id")) or self.provider
+        name = text_of(fields.get("model"))
+        self.effort = text_of(fields.get(effort)) or self.effort
+        self.cwd = text_of(fields.get("cwd")) or self.cwd
+        model = Model(self.provider, name) if name else self.model
+        if model != self.model:
+            self.model = model
+            self.conversation.add(self.time, ev.SettingsSet(model))
+
+    def limits(self, window: object) -> None:
+        """Set the model's window, if this is a number of tokens."""
+        size = number_of(window)
+        if size and size != self.window:
+            self.window = size
+            self.conversation.add(self.time, ev.SettingsSet(limits=Limits(size)))
+
+    # -- items -----------------------------------------------------------------------------------
+
+    def item(self, line: int, item: dict[str, Any]) -> None:
+        """Handle a `response_item`."""
+        kind = text_of(item.get("type")) or ("message" if "role" in item else "")
+        if kind == "message":
+            self._message(line, item)
+        elif kind == "reasoning":
+            self._reasoning(line, item)
+        elif kind in CALLS:
+            self._call(line, kind, item)
+        elif kind in OUTPUTS:
+            self._output(line, kind, item)
+        elif kind == "web_search_call":
+            self._search(line, item)
+        elif kind == "image_generation_call":
+            self._image(line, item)
+        elif kind == "ghost_snapshot":
+            commit = item.get("ghost_commit")
+            name = text_of(commit.get("id")) if is_object(commit) else ""
+            if name:
+                answer = self.answer(line)
+                self.conversation.add(self.time, ev.PartStarted(answer.id, f"line-{line}:0", Snapshot(name)))
+                self.report.parts += 1
+        elif kind == "agent_message":
+            self.add_unmatched(ALL_KINDS)
+            self._prompt(line, item.get("content"), synthetic=True, agent=text_of(item.get("author")))
+        elif kind in COMPACTIONS:
+            self.compact(line, item)
+        else:
+            self.report.skip(line, f"an item of unknown type {kind[:40]!r}" if kind else "an item without a type")
+
+    def compact(self, line: int, item: dict[str, Any], history: Sequence[dict[str, Any]] = ()) -> None:
+        """Add a compaction that only its provider can read.
+
+        `history` are the items that it leaves beside itself: messages of the user's, so far.
+        """
+        secret = text_of(item.get("encrypted_content"))
+        if not secret or secret == self.compacted:
+            return
+        self.add_unmatched(ALL_KINDS)
+        self.compacted = secret
+        texts = [tuple(items.texts_of(left.get("content"))) for left in history]
+        kept = [name for said in texts if said and (name := self.told.get(hash(said)))]
+        answer = self.answer(line)
+        opaque = Opaque(
+            COMPACTION, self.conversation.batch.content(dump(item)), target_of(answer.model), kept=tuple(kept)
+        )
+        self.conversation.complete(self.time, f"line-{line}:compaction", opaque)
+
+    def _fresh(self, line: int, item: dict[str, Any]) -> str:
+        """Return an unused message id: the item's, else the line's."""
+        wanted = text_of(item.get("id"))
+        name = bounded_id(wanted) if wanted else ""
+        if name and not name.startswith("line-") and self.ids.put(name, 0):
+            return name
+        return f"line-{line}"
+
+    def _message(self, line: int, item: dict[str, Any]) -> None:
+        content = item.get("content", item.get("message"))
+        texts = items.texts_of(content)
+        role = text_of(item.get("role"))
+        if role == "assistant":
+            self.add_unmatched(("user", "reasoning"))
+            if self.duplicates.add_item("assistant", texts):
+                self._assistant_message(line, item, content)
+            return
+        if role not in {"user", "developer", "system"}:
+            self.report.skip(line, "a message of an unknown role")
+            return
+        own = role == "user" and not all(map(injected, texts)) if texts else role == "user"
+        if role == "user" and not self.duplicates.add_item("user", texts):
+            return
+        if own:
+            self.add_unmatched(ALL_KINDS)
+            self.duplicates.begin_turn()
+        if any(text.startswith("<turn_aborted>") for text in texts):
+            self.add_unmatched(ALL_KINDS)
+            self.conversation.interrupt_all(ABORTED)
+        name = text_of(item.get("model"))
+        if name:
+            self.settings({"model": name}, "effort")
+        self._prompt(line, content, synthetic=not own, agent="" if role == "user" else role, item=item)
+
+    def _prompt(
+        self, line: int, content: object, *, synthetic: bool, agent: str = "", item: dict[str, Any] | None = None
+    ) -> None:
+        """Add a user message."""
+        said, strange = items.user_parts(content, self.conversation.batch, synthetic=synthetic)
+        if strange:
+            self.report.skip(line, f"{strange} blocks of a user message that are neither text nor a file")
+        if not synthetic:
+            self.prompts.append(self.conversation.version)
+            if not self.conversation.title and not self.titled:
+                self.conversation.rename(self.time, prompt_of(items.texts_of(content)))
+        self.user(self._fresh(line, item or {}), said, synthetic=synthetic, agent=agent)
+
+    def user(self, message: str, said: list[UserPart], *, synthetic: bool, agent: str = "") -> None:
+        """Add a user message of these parts."""
+        texts = tuple([part.held for part in said if part.field == "text"])
+        self.told[hash(texts)] = message
+        added_ = ev.UserMessageAdded(message, agent, self.model, self.effort, synthetic=synthetic)
+        self.conversation.user(self.time, added_, said)
+        self.ended = False
+
+    def answer(self, line: int, item: dict[str, Any] | None = None) -> OpenAnswer:
+        """Return the open answer, or a new one."""
+        answer = self.conversation.open
+        if answer is not None and not self.ended:
+            return answer
+        self.ended = False
+        message = ev.AssistantMessageStarted(
+            self._fresh(line, item or {}),
+            self.conversation.last_user,
+            model=self.model,
+            variant=self.effort,
+            cwd=self.cwd,
+        )
+        return self.conversation.answer(self.time, message)
+
+    def _assistant_message(self, line: int, item: dict[str, Any], content: object) -> None:
+        phase, name = text_of(item.get("phase")), text_of(item.get("id"))
+        metadata = items.metadata({"itemId": name, "phase": phase})
+        self.answer(line, item)
+        blocks: list[Any] = content if is_array(content) else [content]
+        for number, block in enumerate(blocks):
+            part = f"line-{line}:{number}"
+            texts = items.texts_of([block])
+            found = None if texts or not is_object(block) else items.file_of(block, self.conversation.batch)
+            if texts:
+                self.conversation.text(self.time, part, texts[0], metadata)
+            elif found is not None:
+                self.conversation.remainder.move(found[1], found[2])
+                self.conversation.complete(self.time, part, found[0])
+            elif not (is_object(block) and block.get("type") == "input_image"):
+                self.report.skip(line, f"content block {number} of an assistant message is of an unknown type")
+
+    def _reasoning(self, line: int, item: dict[str, Any]) -> None:
+        texts = [*items.texts_of(item.get("summary")), *items.texts_of(item.get("content"))]
+        secret, name = text_of(item.get("encrypted_content")), text_of(item.get("id"))
+        self.add_unmatched(("user",))
+        fresh = self.duplicates.add_item("reasoning", texts)
+        told: list[str] = texts if fresh else []
+        if secret and not told:
+            told = [""]
+        if told:
+            self.answer(line)
+        for number, text in enumerate(told):
+            last = number == len(told) - 1
+            metadata = items.metadata({"itemId": name, "reasoningEncryptedContent": secret if last else ""})
+            self.conversation.reasoning(
+                self.time, f"line-{line}:{number}", text, metadata, secret=secret if last else ""
+            )
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def _start(self, line: int, name: str, kind: Tool, given: CallInput) -> None:
+        """Add a call, to another answer if the open one has a call with its id."""
+        self.add_unmatched(ALL_KINDS)
+        answer = self.answer(line)
+        if name in answer.call_ids:
+            self.ended = True
+            self.answer(line)
+        self.ids.put(f"c:{name}", 0)
+        self.conversation.call(self.time, f"line-{line}:0", kind, given)
+
+    def _call(self, line: int, kind: str, item: dict[str, Any]) -> None:
+        call = call_of(kind, item, f"line-{line}")
+        self._start(line, call.id, Tool(call.id, call.tool, call.provider, call.metadata), call.given)
+
+    def _output(self, line: int, kind: str, item: dict[str, Any]) -> None:
+        output = output_of(kind, item, self.conversation.batch)
+        name = output.call
+        if not name:
+            calls = self.conversation.calls.items()
+            name = next((found for found, call in calls if call.tool == text_of(item.get("name"))), "")
+        result = CallResult(output.text, output.failed, output.interrupted, attachments=output.attachments)
+        call = self.conversation.result(self.time, name, result, held=output.held)
+        if call is None:
+            if not self.conversation.hold(name, line, result):
+                self.report.skip(line, "a result for a call that is not open")
+            return
+        self.ended = self.ended or call.answer is self.conversation.open
+        if call.tool == "update_plan" and not output.failed:
+            todos = todos_of(call.input)
+            if todos is not None:
+                self.conversation.add(self.time, ev.TodosSet(todos))
+
+    def _search(self, line: int, item: dict[str, Any]) -> None:
+        name = text_of(item.get("id"))
+        action = item.get("action")
+        kind = Tool(
+            name or f"line-{line}", "web_search", provider_executed=True, metadata=items.metadata({"itemId": name})
+        )
+        self._start(line, kind.call, kind, items.call_input(action if is_object(action) else None))
+        results = item.get("results")
+        self.conversation.result(
+            self.time, kind.call, CallResult(dump(results) if results else "", item.get("status") == "failed")
+        )
+
+    def _image(self, line: int, item: dict[str, Any]) -> None:
+        name = text_of(item.get("id"))
+        kind = Tool(
+            name or f"line-{line}",
+            "image_generation",
+            provider_executed=True,
+            metadata=items.metadata({"itemId": name}),
+        )
+        prompt, data = text_of(item.get("revised_prompt")), text_of(item.get("result"))
+        self._start(line, kind.call, kind, CallInput(dump({"prompt": prompt} if prompt else {})))
+        if data:
+            image = Attachment("image/png", self.conversation.batch.content(f"data:image/png;base64,{data}"))
+            self.conversation.remainder.move(data, "attachment")
+            self.conversation.result(self.time, kind.call, CallResult("", attachments=(image,)), held=False)
+        else:
+            failed = CallResult(text_of(item.get("status")), failed=True)
+            self.conversation.result(self.time, kind.call, failed, held=False)
+
+    def add_unmatched(self, kinds: tuple[str, ...]) -> None:
+        """Add the waiting events of these kinds that no item repeats."""
+        for event in self.duplicates.pop_unmatched(kinds):
+            part = f"line-{event.line}:0"
+            if event.kind == "user":
+                own = not injected(event.text)
+                if own:
+                    self.prompts.append(self.conversation.version)
+                    self.conversation.rename(event.time, self.conversation.title or prompt_of([event.text]))
+                said = (
+                    [UserPart(Text(self.conversation.batch.content(event.text), not own), event.text, "text")]
+                    if event.text
+                    else []
+                )
+                for url in event.images:
+                    found = items.file_of({"type": "input_image", "image_url": url}, self.conversation.batch)
+                    said += [] if found is None else [UserPart(*found)]
+                self.user(f"line-{event.line}", said, synthetic=not own)
+                continue
+            self.answer(event.line)
+            if event.kind == "assistant":
+                self.conversation.text(event.time, part, event.text)
+            else:
+                self.conversation.reasoning(event.time, part, event.text)
+
+
+def progress_of(event: dict[str, Any]) -> dict[str, Any]:
+    """Return what the event that ends a call has beyond its output."""
+    return {key: event[key] for key in _PROGRESS if event.get(key) is not None}
+
+
+def todos_of(text: str) -> tuple[Todo, ...] | None:
+    """Return the entries of a plan; None if the input of `update_plan` has none."""
+    given = json.loads(text)
+    plan = given.get("plan") if is_object(given) else None
+    if not is_array(plan):
+        return None
+    return tuple(
+        Todo(text_of(entry.get("step")), text_of(entry.get("status")) or "pending")
+        for entry in plan
+        if is_object(entry)
+    )

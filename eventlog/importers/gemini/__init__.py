@@ -1,0 +1,1 @@
+"""Sessions in the form of Gemini: its CLI and the descendants of it."""

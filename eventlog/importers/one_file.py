@@ -1,0 +1,148 @@
+"""The import of one file: it is read unless its receipt says that it is stored whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from time import time_ns
+from typing import BinaryIO
+
+from eventlog import events as ev
+from eventlog.append.backoff import Backoff
+from eventlog.errors import ConflictError, ImportFormatError
+from eventlog.errors.base import brief
+from eventlog.importers import receipts
+from eventlog.importers.common.importer import ImportBatch, Report
+from eventlog.importers.common.json_lines import read_beginning
+from eventlog.importers.event_jsonl.load import load
+from eventlog.importers.event_jsonl.reader import EventJsonl
+from eventlog.importers.formats import FORMATS, detect_in
+from eventlog.importers.opencode.database import OpenCodeDatabase
+from eventlog.importers.opencode.importer import OpenCodeImporter
+from eventlog.importers.opencode.storage import OpenCodeStorage
+from eventlog.importers.receipts import stamp_of
+from eventlog.importers.reconcile import reconcile
+from eventlog.store import Store
+from eventlog.validation import require, require_call, require_or_none
+
+__all__ = ["import_file", "with_content"]
+
+HELD = 8
+"""Batches of a file that are held until one has content."""
+
+_DOCUMENTS = (EventJsonl.name, OpenCodeImporter.name, OpenCodeDatabase.name, OpenCodeStorage.name)
+"""Formats that state themselves that a session is empty."""
+_FRAME = (ev.SessionStarted, ev.SessionForked, ev.SessionRenamed, ev.MetadataSet, ev.ForeignKept)
+"""Events of a session without content."""
+
+Progress = Callable[[int, int | None], None]
+
+
+def import_file(
+    store: Store,
+    path: str | os.PathLike[str] | BinaryIO,
+    *,
+    format: str | None = None,
+    on_progress: Progress | None = None,
+) -> Report:
+    """Import a file, or an open binary file that can seek; stored events are not added again.
+
+    `format` is one of `FORMATS`; it is told from the file's beginning by default. `on_progress` is
+    called with the bytes read and the size (None if unknown) as the work goes on.
+    `ImportFormatError` for a file of no known format; damaged records are no error: they are listed
+    in the report. `DamagedError` and `BusyError` for a database that cannot be read, or not now;
+    `OSError` when the file cannot be read. Of imports at once each event is stored
+    once: one that finds another was first reads the file again; `ConflictError` if that goes on.
+    """
+    require(Store, store, "a store is a Store")
+    require_or_none(str, format, "a format is named by a str")
+    require_call(on_progress, "on_progress is a function that is given the bytes read and the size")
+    if isinstance(path, (str, os.PathLike)):
+        return _import_path(store, os.fspath(path), format, on_progress)
+    require_call(getattr(path, "read", 0), "a file is a path, or an open binary file, and its `read` a function")
+    return _import(store, path, str(getattr(path, "name", "<stream>")), format, on_progress)
+
+
+def _import_path(store: Store, path: str, name: str | None, on_progress: Progress | None) -> Report:
+    """Import a file, unless its receipt says that it is stored whole."""
+    begun = time_ns()
+    stamp = stamp_of(path)
+    report = receipts.find(store.log, path, stamp, name)
+    if report is None:
+        with Path(path).open("rb") as file:
+            report = _import(store, file, path, name, on_progress)
+        if report.format != OpenCodeStorage.name and not (report.format == EventJsonl.name and report.skipped):
+            receipts.save(store.log, report, stamp, begun)  # those read other files, and refuse what the store lacks
+    elif on_progress is not None:
+        on_progress(stamp.size, stamp.size)
+    return report
+
+
+def _import(store: Store, file: BinaryIO, path: str, name: str | None, on_progress: Progress | None) -> Report:
+    begin = file.tell()
+    start = read_beginning(file)
+    file.seek(0, os.SEEK_END)
+    size = file.tell() - begin
+    file.seek(begin)
+    if name is None:
+        name = detect_in(file, start, path)
+        file.seek(begin)
+    elif name not in FORMATS:
+        raise ImportFormatError(f"{brief(name)} is no format that can be imported (known: {', '.join(FORMATS)})")
+    backoff, events = Backoff(), 0
+    while True:
+        report = Report(path, name, events=events)
+        try:
+            _store(store, file, report, size, on_progress)
+        except ConflictError:  # another import of the same sessions was first: what it stored is compared as well
+            if not backoff.goes_on():
+                raise
+            events = report.events
+            file.seek(begin)
+        else:
+            return report
+
+
+def _store(store: Store, file: BinaryIO, report: Report, size: int, on_progress: Progress | None) -> None:
+    """Append what is new of a file that is at its beginning."""
+    begin = file.tell()
+
+    def told(batches: Iterator[ImportBatch]) -> Iterator[ImportBatch]:
+        return batches if on_progress is None else _reporting(batches, file, begin, size, on_progress)
+
+    batches = told(with_content(FORMATS[report.format].read(file, report.path, report), report, size))
+    if report.format == EventJsonl.name:
+        load(store, batches, report)
+    else:
+        reconcile(store, batches, report)
+    if on_progress is not None:
+        on_progress(size, size)
+
+
+def with_content(batches: Iterator[ImportBatch], report: Report, size: int) -> Iterator[ImportBatch]:
+    """Yield the batches; `ImportFormatError`, before any is stored, if none has content."""
+    held: list[ImportBatch] = []
+    for batch in batches:
+        held.append(batch)
+        said = any(not isinstance(event, _FRAME) for _, event in batch.items)
+        if said or report.format in _DOCUMENTS or len(held) > HELD:
+            yield from chain(held, batches)
+            return
+    if size:
+        report.sessions.clear()
+        reasons = report.skipped
+        why = f"; line {reasons[0].line}: {reasons[0].reason}" if reasons else ""
+        more = f", and {len(reasons) - 1} more lines were skipped" if len(reasons) > 1 else ""
+        raise ImportFormatError(
+            f"{report.path}: no conversation of the format {report.format} is in it{why}{more}", reasons
+        )
+
+
+def _reporting(
+    batches: Iterator[ImportBatch], file: BinaryIO, begin: int, size: int, on_progress: Progress
+) -> Iterator[ImportBatch]:
+    for batch in batches:
+        yield batch
+        on_progress(file.tell() - begin, size)

@@ -1,0 +1,152 @@
+"""Bringing an index up to date with its log, in transactions of a bounded size.
+
+Each transaction reads where the index stands, so any number of processes may do this at once: each
+commit is taken in once. What a process that was killed had not committed is taken in by the next.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from threading import TIMEOUT_MAX
+
+from eventlog.errors import LimitError
+from eventlog.history.cursor import tag_of
+from eventlog.log.contract import Log
+from eventlog.search.commit_rows import Update
+from eventlog.search.file import IndexFile, end_transaction
+from eventlog.search.rows import Rows
+
+__all__ = ["Follower"]
+
+_COMMITS = 512
+"""Commits asked for at a time."""
+_CHARACTERS = 8_000_000
+"""Characters of a transaction, about."""
+_SECONDS = 0.5
+"""Seconds of a transaction, about, while a caller waits for no longer than a time."""
+IDLE = 600_000
+"""Milliseconds after which a text that still streams is taken in as far as it goes."""
+_LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
+
+
+class Follower:
+    """Takes what is committed into an index."""
+
+    def __init__(self, log: Log, index: IndexFile, clock: Callable[[], int], most: int | None = None) -> None:
+        """`most` is how many characters the index may have at most; None for no limit."""
+        self._log = log
+        self._index = index
+        self._clock = clock
+        self._most = most
+        self._reached: list[tuple[int, bytes]] | None = None
+        """Where the index stood in each partition when this process last looked."""
+        self._next_idle = 0
+        self._refused: LimitError | None = None
+
+    def behind_of(self, connection: sqlite3.Connection) -> int:
+        """Return how many committed events the index has not taken in, as a connection sees it."""
+        return self._missing(reached_in(connection, self._log.partitions))
+
+    def _missing(self, reached: Sequence[tuple[int, bytes]]) -> int:
+        return sum(max(last - done, 0) for last, (done, _) in zip(self._log.last_positions(), reached, strict=True))
+
+    def catch_up(self, deadline: float | None) -> None:
+        """Take in what is committed, until a time of the monotonic clock at the latest."""
+        if self._refused is not None:
+            raise self._refused
+        index = self._index
+        while self._reached is None or self._missing(self._reached) or self._clock() >= self._next_idle:
+            left = -1.0 if deadline is None else max(deadline - time.monotonic(), 0.0)
+            try:
+                if not index.lock.acquire(timeout=min(left, TIMEOUT_MAX)) or index.closed or not self._step(deadline):
+                    return
+            finally:
+                try:  # noqa: SIM105 - `suppress` is a call, and may be interrupted
+                    index.lock.release()
+                except RuntimeError:  # it was not acquired; an interrupt may come right behind it
+                    pass
+            if deadline is not None and time.monotonic() >= deadline:
+                return
+
+    def _step(self, deadline: float | None) -> bool:
+        """Do one transaction; False if another process held the index for too long."""
+        writer = self._index.writer
+        try:
+            if not self._begin(writer, deadline):
+                return False
+            rows = Rows(writer)
+            reached = reached_in(writer, self._log.partitions)
+            update = Update(self._log, rows)
+            until = None if deadline is None else time.monotonic() + _SECONDS
+            for partition in range(len(reached)):
+                self._partition(partition, reached, update, rows, until)
+            now = self._clock()
+            if now >= self._next_idle:
+                update.close_open(now - IDLE)
+                self._next_idle = now + IDLE // 10
+            self._refuse_too_much(writer, rows)
+            rows.flush()
+            writer.executemany(
+                "REPLACE INTO reached VALUES (?, ?, ?)", [(part, *done) for part, done in enumerate(reached)]
+            )
+            writer.execute("COMMIT")
+        except BaseException:
+            self._reached = None
+            end_transaction(writer)
+            raise
+        self._reached = reached
+        return True
+
+    def _begin(self, writer: sqlite3.Connection, deadline: float | None) -> bool:
+        """Begin to write; False if another process does, and goes on for too long."""
+        end_transaction(writer)
+        while True:
+            left = 5.0 if deadline is None else min(max(deadline - time.monotonic(), 0.0), 5.0)
+            writer.execute(f"PRAGMA busy_timeout = {int(left * 1000)}")
+            try:
+                writer.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if not error.sqlite_errorname.startswith(_LOCKED):
+                    raise
+                if deadline is not None:
+                    return False
+            else:
+                return True
+
+    def _partition(
+        self, partition: int, reached: list[tuple[int, bytes]], update: Update, rows: Rows, until: float | None
+    ) -> None:
+        """Take in the next commits of a partition."""
+        while rows.characters < _CHARACTERS and (until is None or time.monotonic() < until):
+            done = reached[partition][0]
+            last = self._log.last_positions()[partition]
+            commits = self._log.commits_after(done, _COMMITS, partition=partition)
+            for commit in commits:
+                update.take(commit, commit.first - 1 + max(done - commit.position + 1, 0))
+                reached[partition] = commit.last_position, tag_of(commit)
+                if rows.characters >= _CHARACTERS:
+                    return
+            if len(commits) < _COMMITS:
+                if reached[partition][0] < last:  # the newest events are gone: they were erased
+                    reached[partition] = last, b""
+                return
+
+    def _refuse_too_much(self, writer: sqlite3.Connection, rows: Rows) -> None:
+        if self._most is None:
+            return
+        found = writer.execute("SELECT value FROM facts WHERE name = 'characters'").fetchone()
+        size = (0 if found is None else int(found[0])) + rows.characters
+        if size > self._most:
+            self._refused = LimitError("characters of a store that is searched without an index file", size, self._most)
+            raise self._refused
+        writer.execute("REPLACE INTO facts VALUES ('characters', ?)", (size,))
+
+
+def reached_in(connection: sqlite3.Connection, partitions: int) -> list[tuple[int, bytes]]:
+    """Return where an index stands in each partition."""
+    reached: list[tuple[int, bytes]] = [(0, b"")] * partitions
+    for part, position, tag in connection.execute("SELECT part, position, tag FROM reached"):
+        reached[part] = position, tag
+    return reached

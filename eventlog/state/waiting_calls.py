@@ -1,0 +1,50 @@
+"""Calls that a person was asked for: those that wait, and whether one may run.
+
+A call is asked, then allowed or denied. Once allowed it runs once, also if rollbacks, redos and
+forks come between.
+"""
+
+from __future__ import annotations
+
+from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, PartFacts
+from eventlog.state.state import State
+
+__all__ = ["asked", "asked_at", "may_run", "waiting", "waits_for_answer"]
+
+
+def asked(state: State) -> tuple[str, ...]:
+    """Return the calls that were asked and have no result; some are allowed, or run."""
+    recent = state.asks.recent
+    if not recent:
+        return ()
+    return recent[-1][1] if recent[-1][0] >= state.history.starts[-1] else state.asks.newest(state.history)
+
+
+def waiting(state: State) -> list[tuple[str, PartFacts]]:
+    """Return the calls that were asked and have not begun to run, with their facts."""
+    calls = ((part, state.parts[part]) for part in asked(state))
+    return [(part, facts) for part, facts in calls if state.status(facts) in {"asked", "allowed"}]
+
+
+def waits_for_answer(state: State) -> bool:
+    """Whether all that is left to do is to answer for calls: none may run now."""
+    calls = asked(state)
+    if not calls or state.open_messages():
+        return False
+    return all(state.status(state.parts[part]) == "asked" for part in calls)
+
+
+def asked_at(state: State, facts: PartFacts) -> int:
+    """Return the version of the newest effective ask of a call; 0 if there is none."""
+    asks = (change >> CODE_BITS for change in reversed(facts.changes) if change & CODE_MASK == CODES["asked"])
+    return next(filter(state.history.holds, asks), 0)
+
+
+def may_run(state: State, facts: PartFacts) -> bool:
+    """Whether a call that was asked never ran since, in any history, and is of this session.
+
+    A fork inherits no call that waits.
+    """
+    since = asked_at(state, facts)
+    ran = any(change & CODE_MASK == CODES["running"] and change >> CODE_BITS > since for change in facts.changes)
+    return since > state.started and not ran

@@ -1,0 +1,68 @@
+"""`asked` lists the calls that wait for a person; `answer` answers for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from projections.cli.exits import Exit
+from tests.support.cli_runner import Cli, valid
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path) -> Path:
+    """A store with two sessions, each of which waits for a person."""
+    with eventlog.open(tmp_path / "store") as made:
+        for name in ("ses_one", "ses_two"):
+            session = made.create_session(id=name)
+            session.user("drop it")
+            with session.assistant("a/b") as reply:
+                reply.tool("drop", call_id="c1", id=f"prt_{name}").ask("no undo", input={"name": name})
+    return tmp_path / "store"
+
+
+def test_what_waits_is_listed_and_answered(cli: Cli, store: Path) -> None:
+    """`answer` names the call by its part, its end or its id; the first answer counts."""
+    listed = cli("asked", "--json")
+    valid("asked", listed.json)
+    assert [call["session"] for call in listed.json["calls"]] == ["ses_one", "ses_two"]
+    assert "no undo" in cli("asked", "ses_one").out
+    assert "asked" in cli("sessions").out
+    done = cli("answer", "ses_one", "prt_ses_one", "--allow", "--by", "ann", "--json")
+    assert done.json["by"] == "ann"
+    valid("answer", done.json)
+    again = cli("answer", "ses_one", "prt_ses_one", "--allow", "--json")
+    assert again.json["version"] == done.json["version"]
+    refused = cli("answer", "ses_one", "prt_ses_one", "--deny")
+    assert (refused.code, "'ann'" in refused.err) == (Exit.USAGE, True)
+    denied = cli("answer", "ses_two", "c1", "--deny", "--reason", "not today")
+    assert "denied" in denied.out
+    with eventlog.open(store, read_only=True) as opened:
+        (event,) = [
+            each.event
+            for each in opened.session("ses_two").events()
+            if isinstance(each.event, eventlog.events.CallAnswered)
+        ]
+        assert (event.verdict, event.reason) == ("deny", "not today")
+    assert cli("asked", "--json").json == {"calls": []}
+    assert "answered" in cli("timeline", "ses_two").out
+    assert "not today" in cli("show", "ses_two").out
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["ses_one", "c1"], Exit.USAGE),
+        (["ses_one", "c1", "--allow", "--deny"], Exit.USAGE),
+        (["ses_one", "c1", "--allow", "--reason", "x"], Exit.USAGE),
+        (["ses_one", "c1", "--edit", "[1]"], Exit.USAGE),
+        (["ses_one", "c9", "--allow"], Exit.MISSING),
+        (["ses_nine", "c1", "--allow"], Exit.MISSING),
+    ],
+)
+def test_a_wrong_answer_changes_nothing(cli: Cli, words: list[str], code: int) -> None:
+    """A wrong answer is told, and the call waits on."""
+    assert cli("answer", *words).code == code
+    assert len(cli("asked", "--json").json["calls"]) == 2

@@ -25,7 +25,7 @@ LAYERS: dict[str, str] = {
     "eventlog.log": "commit digests worker | contract ticket | front | lists merkle validation | append_checks merkle_check | memory embedded postgres | __init__",
     "eventlog.log.embedded": """
         filesystem locks part_lists mark_watch | options watermark generations unfinished journal | memtable | segments | lookup directory
-        salvage | check bulk_writer tail | batch derived | group_commit | partition | registry | engine | rewriting
+        salvage | check bulk_writer tail | batch derived watchers | group_commit | partition | forking | registry | engine | rewriting
     """,
     "eventlog.log.postgres": """
         address clock faults once_read options rows seen_commits statements schema | connections batch | acknowledged derived bodies session_lists follower tables

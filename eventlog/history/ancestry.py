@@ -22,6 +22,7 @@ from eventlog.log.contract import HeadReader, Log
 from eventlog.values import Body
 
 __all__ = [
+    "ancestors",
     "ancestry",
     "commits_with",
     "continued",
@@ -61,22 +62,31 @@ def _head_of(log: HeadReader, session: str) -> Head:
 def ancestry(log: HeadReader, session: str) -> list[StreamRange]:
     """Return the streams of a session's versions, oldest first; its own is last, open-ended.
 
-    An ancestor may be erased: what a fork inherited belongs to the fork, too.
+    An ancestor may be erased: what a fork inherited belongs to the fork, too. `ErasedError` if the
+    session itself was.
     """
+    return _streams_of(log, head_of(log, session))
+
+
+def ancestors(log: HeadReader, session: str) -> list[StreamRange]:
+    """Return the streams of other sessions that a session inherits, also of an erased one."""
+    return _streams_of(log, _head_of(log, session))[:-1]
+
+
+def _streams_of(log: HeadReader, head: Head) -> list[StreamRange]:
     streams: list[StreamRange] = []
     last = END
-    name: str | None = session
-    while name is not None:
-        head = head_of(log, name) if name == session else _head_of(log, name)
+    while True:
         if last > head.base:
-            streams.append(StreamRange(name, head.base + 1, last))
+            streams.append(StreamRange(head.session, head.base + 1, last))
             last = head.base
         elif head.base:
             last = min(last, head.base)
         entry = entry_of(head)
-        name = entry.fork_of if head.base else None
-        if name is not None:
-            last = min(last, entry.forked_at)
+        if not head.base or entry.fork_of is None:
+            break
+        last = min(last, entry.forked_at)
+        head = _head_of(log, entry.fork_of)
     streams.reverse()
     return streams
 

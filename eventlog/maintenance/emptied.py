@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog.codec.payload import is_foreign
-from eventlog.history.ancestry import ancestry
+from eventlog.history.ancestry import ancestors
 from eventlog.history.catalog import entry_of
 from eventlog.log.commit import Commit, Head
 from eventlog.log.contract import HeadReader
@@ -50,19 +50,12 @@ def emptied(commit: Commit, payload: bytes = b"") -> Commit:
 
 def inherited_versions(segments: HeadSource) -> dict[str, int]:
     """Return the erased sessions with the last version that a living session inherited, or 0."""
-    needed: dict[str, int] = {}
-    alive: list[Head] = []
-    for head in segments.heads(""):
-        if is_foreign(head):
+    needed = {head.session: 0 for head in segments.heads("") if not is_foreign(head) and entry_of(head).erased}
+    # the forks are read after them: an erased session gets no new one
+    for head in segments.heads("") if needed else ():
+        if is_foreign(head) or head.session in needed or entry_of(head).fork_of is None:
             continue
-        entry = entry_of(head)
-        if entry.erased:
-            needed[head.session] = 0
-        elif entry.fork_of is not None:
-            alive.append(head)
-    if needed:
-        for head in alive:
-            for stream in ancestry(segments, head.session)[:-1]:
-                if stream.session in needed:
-                    needed[stream.session] = max(needed[stream.session], stream.last)
+        for stream in ancestors(segments, head.session):
+            if stream.session in needed:
+                needed[stream.session] = max(needed[stream.session], stream.last)
     return needed

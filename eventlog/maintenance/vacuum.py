@@ -87,7 +87,7 @@ class _Rewriter:
         self.gone = self.emptied = 0
 
     def copy_to(self, copy: BulkWriter, position: int) -> None:
-        """Copy the commits up to a position, which the copy then has even if its commits are gone."""
+        """Copy the commits up to a position; the copy has it, even if the last commits are gone."""
         copy_commits(self._log, copy, position, change=self._changed, heads=lambda _before, _commit, now: now)
         if copy.position < position:
             copy.add([], {}, {}, {}, position=position)

@@ -85,6 +85,12 @@ class DerivedBuffer:
         with self._guard:
             self._leaving = {}
 
+    def forget(self) -> None:
+        """Drop all values: they may be of what a rewriting took away."""
+        with self._guard:
+            self._recent, self._leaving = {}, {}
+            self._size = 0
+
     def put_back(self) -> None:
         """Restore the values that `drain` returned: they could not be written."""
         with self._guard:

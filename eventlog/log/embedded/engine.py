@@ -157,7 +157,7 @@ class EmbeddedLog(Log):
 
     def wait_after(self, positions: Sequence[int], timeout: float) -> bool:
         """Block until an event is committed beyond the position; False after `timeout` seconds."""
-        return self._use().tail.wait_after(positions[0], timeout)
+        return self._use().watchers.wait_after(positions[0], timeout)
 
     def request(self, session: str, request: str) -> Committed | None:
         """Return the result of a request id, or None if it is new."""

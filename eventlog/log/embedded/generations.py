@@ -16,12 +16,19 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog.errors import BusyError, DamagedError
-from eventlog.log.embedded.filesystem import read_small, remove_all, sync_directory, write_small
+from eventlog.log.embedded.filesystem import (
+    NO_ROOM,
+    read_small,
+    remove_all,
+    sync_directory,
+    unreadable,
+    write_small,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -72,15 +79,27 @@ class Hold:
 
     def __init__(self, fd: int, generation: Generation) -> None:
         self._fd = fd
+        self._pid = os.getpid()
         self.generation = generation
 
     def close(self) -> None:
-        """Release the lock."""
+        """Release the lock; a child of `os.fork` only closes what it has inherited of it."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            if self._pid == os.getpid():
+                _unlock(fd)
+            else:
+                os.close(fd)
 
     __del__ = close
+
+
+def _unlock(fd: int) -> None:
+    """Release a lock and close its file, which a child of `os.fork` may have inherited."""
+    try:
+        flock(fd, LOCK_UN)
+    finally:
+        os.close(fd)
 
 
 def in_force(path: Path) -> Generation:
@@ -89,6 +108,8 @@ def in_force(path: Path) -> Generation:
         text = read_small(path / _NAME)
     except (FileNotFoundError, NotADirectoryError):
         return Generation()
+    except OSError as error:
+        raise unreadable(path / _NAME, error) from error
     words = text.split()
     number, word = words[1:4:2] if len(words) == 4 else ("", "")
     found = Generation(int(number) if number.isdecimal() else 0, word)
@@ -129,6 +150,8 @@ def hold(path: Path) -> Hold:
                 if fd < 0:
                     raise DamagedError(f"{path / str(found.number)} is missing: the files of the store") from None
                 raise BusyError(f"another program has locked {path / str(found.number)}") from None
+        except OSError as error:
+            raise unreadable(path / str(found.number), error) from error
         finally:
             if fd >= 0:
                 os.close(fd)
@@ -163,7 +186,7 @@ def rewriting(path: Path, *, shared: bool = False) -> Generator[None]:
             time.sleep(_POLL)
         yield
     finally:
-        os.close(fd)
+        _unlock(fd)
 
 
 def following(path: Path) -> Path:
@@ -212,7 +235,7 @@ def sweep(path: Path, io: JournalIO) -> tuple[int, ...]:
             except BlockingIOError:
                 pending.update(_holders(fd) or {0})
             finally:
-                os.close(fd)
+                _unlock(fd)
     if old:
         sync_directory(path)
     return tuple(sorted(pending))
@@ -229,9 +252,12 @@ def _holders(fd: int) -> set[int]:
 
 
 def _shred(directory: Path) -> None:
-    """Overwrite files with zeros in place, as far as the file system writes in place."""
+    """Overwrite files with zeros in place, as far as the file system writes in place.
+
+    One that writes elsewhere may have no room for that: then the files are removed as they are.
+    """
     for file in directory.rglob("*"):
-        with suppress(FileNotFoundError, IsADirectoryError):
+        try:
             if file.is_symlink() or not file.is_file():
                 continue
             with file.open("r+b") as stream:
@@ -240,3 +266,8 @@ def _shred(directory: Path) -> None:
                     remaining -= stream.write(bytes(min(_PIECE, remaining)))
                 stream.flush()
                 os.fsync(stream.fileno())
+        except (FileNotFoundError, IsADirectoryError):
+            pass
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise

@@ -262,7 +262,7 @@ class GroupCommit:
                 _cut(tickets)
             if tail.memtable.size >= tail.limit:
                 self._wait_for_room()
-            self._lock.acquire()
+            tail.lock_to_write(self._lock)
             tail.catch_up_to_write()
             batch.part.position = tail.position
             for ticket in tickets:

@@ -130,18 +130,19 @@ class Lookup:
     def read(self, session: str, after: int, upto: int | None, *, reverse: bool) -> Iterator[Commit]:
         """Return the commits that hold versions `after + 1 .. upto`, as of now."""
         with self._guard:
+            segments = self.segments  # kept: a rewriting may drop the session before all is read
             head = self._tail.head(session)
             tail = self._tail.commits(session, after, upto) if head is not None else []
-        if (head is None and (head := self.segments.head(session)) is None) or head.gone:
+        if (head is None and (head := segments.head(session)) is None) or head.gone:
             return iter(())
         first = max(after, head.base) + 1
         last = head.version if upto is None else min(upto, head.version)
-        return (self._backward if reverse else self._forward)(session, first, last, tail)
+        return (self._backward if reverse else self._forward)(segments, session, first, last, tail)
 
-    def _forward(self, session: str, first: int, last: int, tail: list[Commit]) -> Iterator[Commit]:
+    def _forward(self, segments: Segments, session: str, first: int, last: int, tail: list[Commit]) -> Iterator[Commit]:
         while first <= last:
             in_tail = tail and tail[0].first <= first <= tail[-1].last
-            commits = tail if in_tail else self._chunk(session, first, last, whole=False)
+            commits = tail if in_tail else self._chunk(segments, session, first, last, whole=False)
             before = first
             for commit in commits:
                 following = commit.first + commit.count
@@ -155,10 +156,12 @@ class Lookup:
             if first == before:
                 raise DamagedError("a committed version is missing", session=session, version=first)
 
-    def _backward(self, session: str, first: int, last: int, tail: list[Commit]) -> Iterator[Commit]:
+    def _backward(
+        self, segments: Segments, session: str, first: int, last: int, tail: list[Commit]
+    ) -> Iterator[Commit]:
         while first <= last:
             in_tail = tail and tail[0].first <= last <= tail[-1].last
-            commits = tail if in_tail else self._chunk(session, last)
+            commits = tail if in_tail else self._chunk(segments, session, last)
             before = last
             for commit in reversed(commits):
                 if commit.first <= last:
@@ -171,9 +174,11 @@ class Lookup:
             if last == before:
                 raise DamagedError("a committed version is missing", session=session, version=last)
 
-    def _chunk(self, session: str, version: int, upto: int | None = None, *, whole: bool = True) -> list[Commit]:
+    def _chunk(
+        self, segments: Segments, session: str, version: int, upto: int | None = None, *, whole: bool = True
+    ) -> list[Commit]:
         self._require_open()
-        return self.segments.chunk(session, version, upto, whole=whole)
+        return segments.chunk(session, version, upto, whole=whole)
 
     def commits_after(self, after: int, limit: int) -> list[Commit]:
         """Return at most `limit` commits whose last position is greater than `after`, in order."""

@@ -25,6 +25,7 @@ from eventlog.log.embedded.segments.environment import is_archived, is_whole
 from eventlog.log.embedded.segments.fold import fold, make_index, write_address, write_derived
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.embedded.tail import Tail
+from eventlog.log.embedded.watchers import Watchers
 from eventlog.log.embedded.watermark import Watermark, marked_generation
 from eventlog.log.lists import newest_of, require_lists
 from eventlog.log.worker import Worker
@@ -67,7 +68,6 @@ class Partition:
         self._fold_error: Exception | None = None
         """Why the last fold failed."""
         self._worker = Worker("eventlog-fold", self._fold_in_background)
-        self._forks_inside = self._guard_held = False
         self._sweeping = True
         """Whether there may be earlier generations."""
         self._lock: WriterLock | None = None
@@ -101,10 +101,12 @@ class Partition:
                 mark.close()
             if hold is not None:
                 hold.close()
-            self._release_locks()
+            self.release_locks()
             raise
         self.tail = Tail(journal, segments, mark, options, self._worker.call)
-        self.tail.open_next = self._move
+        self.watchers = Watchers(self.tail)
+        self.tail.moved = self.watchers.wake
+        self.tail.is_left, self.tail.open_next = self._is_left, self._open_next
         self.derived = DerivedBuffer(self.tail)
         self.lookup = self.tail.lookup
         try:
@@ -147,19 +149,22 @@ class Partition:
             lmdb, read_only=options.read_only, map_bytes=options.map_bytes, lists_of=options.lists_of, hold=hold
         )
 
-    def _move(self) -> tuple[Journal, Segments] | None:
-        """Open the generation in force; None if it is the one that is open."""
-        if generations.in_force(self.path) == self.tail.segments.generation:
-            return None
+    def _is_left(self) -> bool:
+        return generations.in_force(self.path) != self.tail.segments.generation
+
+    def _open_next(self) -> tuple[Journal, Segments]:
+        """Open the generation in force, in place of an earlier one."""
         hold = generations.hold(self.path)
         try:
             self.require_generation(self.tail.segments.generation.number)
-            return self._journal_in(self.path / str(hold.generation.number)), self._segments_in(hold)
+            opened = self._journal_in(self.path / str(hold.generation.number)), self._segments_in(hold)
         except BaseException:
             hold.close()
             raise
         finally:
             self._sweeping = True
+        self.derived.forget()
+        return opened
 
     def _keep_writers_out(self) -> None:
         with suppress(FileNotFoundError):  # a copy without it
@@ -237,16 +242,13 @@ class Partition:
             except BaseException:  # an interrupt: each step may be repeated
                 self._release()
                 raise
-            tail.wake_watchers()
+            self.watchers.wake()
             if self._sweeping and not self.options.read_only:
                 with suppress(OSError, EventlogError):
                     generations.sweep(self.path, self.options.io)
 
     def _renew_journal(self) -> bool:
-        """Let the journal end in a file of no size, so that the others can go when all is folded.
-
-        False if it has to stay as it is.
-        """
+        """Let the journal end in a file of no size, for the others to go; False if it has to stay."""
         if not self.tail.journal.takes_room():
             return False
         try:
@@ -265,10 +267,12 @@ class Partition:
 
     def _release(self) -> None:
         self.tail.close()
+        self.watchers.close()
         self.tail.journal.close()
-        self._release_locks()
+        self.release_locks()
 
-    def _release_locks(self) -> None:
+    def release_locks(self) -> None:
+        """Close the files of all locks; may be repeated."""
         if self._lock is not None:
             self._lock.close()
         still, self._still = self._still, None
@@ -281,46 +285,6 @@ class Partition:
         """The writers' lock; only a partition that writes has one."""
         assert self._lock is not None
         return self._lock
-
-    # --- forking
-
-    def hold_still(self) -> None:
-        """Let nothing half done be inherited, before a fork.
-
-        Only the thread that forks may be in the middle of something itself.
-        """
-        self._forks_inside = self.commits is not None and self.commits.hold_still()
-        if self._forks_inside:  # a reader may wait for a lock that this thread holds
-            self._guard_held = self.tail.guard.acquire(timeout=1.0)
-        else:
-            self._guard_held = self.tail.guard.acquire()
-            self.tail.segments.environment.hold_still()
-
-    def move_on(self) -> None:
-        """Go on after a fork, in the parent."""
-        if not self._forks_inside:
-            self.tail.segments.environment.move_on()
-        if self._guard_held:
-            self.tail.guard.release()
-        if self.commits is not None:
-            self.commits.move_on()
-
-    def disown(self) -> None:
-        """Close what was inherited, after a fork, in the child.
-
-        Above all the files of the writers' lock: they would keep it locked after the parent's
-        death. Where the child comes back into a commit, that has nothing any more to write to.
-        """
-        self.tail.closed = True
-        if self.commits is not None:
-            self.commits.disown()
-        if not self._forks_inside:
-            self.tail.segments.environment.disown()
-        self.tail.segments.release()
-        if self.tail.mark is not None:
-            self.tail.mark.close()
-        self.tail.journal.close()
-        self._release_locks()
 
     # --- folding
 
@@ -388,9 +352,7 @@ class Partition:
             time.sleep(_ROOM_POLL)
 
     def _fold_in_background(self) -> float | None:
-        """Fold what is due, and fill a journal file ahead, so that the leader does not have to.
-
-        Go over to a new generation, and remove earlier ones that no process reads.
+        """Fold what is due, fill a journal file ahead, follow a rewriting, and remove what it left.
 
         Nothing that fails ends the worker: the journal has everything until it is folded, so a
         failure is logged, remembered, and tried again after a while.

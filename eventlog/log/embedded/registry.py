@@ -12,6 +12,7 @@ from msgspec import structs
 
 from eventlog.errors import CallError, EventlogError, StorageError
 from eventlog.log.embedded.directory import prepare
+from eventlog.log.embedded.forking import Fork
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.partition import Partition
 from eventlog.logger import logger
@@ -46,6 +47,7 @@ class Registry:
     def __init__(self) -> None:
         self.lock = RLock()
         self.open: dict[_Key, Shared] = {}
+        self._forks: list[Fork] = []
 
     def join(self, path: Path, options: Options) -> Shared:
         """Return the partition of a path for one more handle."""
@@ -110,19 +112,18 @@ class Registry:
     def before_fork(self) -> None:
         """Bring everything to a point at which a child may inherit it."""
         self.lock.acquire()
-        for shared in self.open.values():
-            shared.partition.hold_still()
+        self._forks = [Fork(shared.partition) for shared in self.open.values()]
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
-        for shared in self.open.values():
-            shared.partition.move_on()
+        for fork in self._forks:
+            fork.move_on()
         self.lock.release()
 
     def after_fork_in_child(self) -> None:
         """Disown everything: nothing that is open is the child's."""
-        for shared in self.open.values():
-            shared.partition.disown()
+        for fork in self._forks:
+            fork.disown()
         self.lock = RLock()
         self.open = {}
 

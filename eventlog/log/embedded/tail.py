@@ -14,14 +14,13 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any, NoReturn
+from threading import RLock
+from typing import TYPE_CHECKING, NoReturn
 
 from eventlog.errors import BusyError, ClosedError, DamagedError, EventlogError
 from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.locks import WriterLock, try_shared
 from eventlog.log.embedded.lookup import Lookup
-from eventlog.log.embedded.mark_watch import MarkWatch
 from eventlog.log.embedded.memtable import Memtable, MemtablePart
 from eventlog.log.embedded.watermark import Watermark, marked_generation
 from eventlog.log.merkle import SALT_BYTES
@@ -41,12 +40,6 @@ __all__ = ["Tail"]
 _LIMIT = 16
 """Times `fold_bytes`."""
 _PARTS = 4
-_LONGEST_WAIT = 1.0
-"""Seconds after which a thread looks at the mark, although nothing said that it moved."""
-_SHORTEST_POLL = 1e-3
-_LONGEST_POLL = 50e-3
-_LONGER = 1.5
-"""Pauses between looks where the system does not say that the mark moved."""
 _SALTS = 64
 """How many are drawn at a time: drawing hands the interpreter to another thread."""
 
@@ -80,18 +73,18 @@ class Tail:
         self.lookup = Lookup(self.guard, self.memtable, segments, self.require_open)
         self._options = options
         self._grown = grown
-        self.open_next: Callable[[], tuple[Journal, Segments] | None] = lambda: None
-        """Opens the files of the generation in force, if it is another one."""
+        self.is_left: Callable[[], bool] = lambda: False
+        """Whether another generation is in force than the one that is open."""
+        self.open_next: Callable[[], tuple[Journal, Segments]]
+        """Opens the files of the generation in force."""
         self._spare_at = 0
         self._txnid = -1
         self._unfinished = False
         """Whether a change of memtable and cursor was begun, and has not come to its end."""
         self._changing = False
         """Whether one is going on right now."""
-        self._watchers: list[Any] = []
-        self._watch: MarkWatch | None = None
-        """Tells that another process has moved the mark; one thread at a time waits for it."""
-        self._watching = Lock()
+        self.moved: Callable[[], object] = lambda: None
+        """Called when commits have become visible."""
 
     # --- recovery
 
@@ -99,7 +92,9 @@ class Tail:
         """Replay the journal to its very end, and publish how far it goes."""
         try:
             lock.acquire()
-            self._move()
+            while self._is_left_to_open(lock):
+                self._move()
+                lock.acquire()
             self.journal.remove_half_made()
             self._replay(to_the_end=True)
             if self.mark is None:
@@ -154,7 +149,28 @@ class Tail:
                 self._change(self.mark, to_the_end=False)
                 moved = self.position != before
             if moved:
-                self.wake_watchers()
+                self.moved()
+
+    def lock_to_write(self, lock: WriterLock) -> None:
+        """Take the writers' lock, with the generation in force open; `lock.release` must follow."""
+        lock.acquire()
+        mark = self.mark
+        while mark is not None and mark.elsewhere and self._is_left_to_open(lock):
+            with self.guard:
+                if self.closed or self._changing:
+                    self.refuse()
+                self._change(mark, to_the_end=False)
+            lock.acquire()
+
+    def _is_left_to_open(self, lock: WriterLock) -> bool:
+        """Return whether another generation is in force, and if so, release the lock.
+
+        Opening needs LMDB's lock: a rewriting of that one may have it, and wait for the writers'.
+        """
+        left = self.is_left()
+        if left:
+            lock.release()
+        return left
 
     def catch_up_to_write(self) -> None:
         """Read the journal to its very end, under the writers' lock."""
@@ -187,8 +203,7 @@ class Tail:
                     self._unfinished = False
                 finally:
                     self._changing = False
-        if self._watchers:
-            self.wake_watchers()
+        self.moved()
         if self.memtable.size >= self._options.fold_bytes or part.end > self.journal.middle != self._spare_at:
             self._spare_at = self.journal.middle
             self._grown()
@@ -222,7 +237,6 @@ class Tail:
             self.segments.close()
             if self.mark is not None:
                 self.mark.close()
-        self._forget_watch()
 
     def refuse(self) -> NoReturn:
         """Refuse a write: the log is closed or poisoned, or the thread itself is reading it."""
@@ -265,16 +279,17 @@ class Tail:
 
         A thread that still reads the earlier one has it: the last reference closes its files.
         """
-        opened = self.open_next()
-        if opened is not None:
+        left = self.is_left()
+        if left:
+            journal, segments = self.open_next()
             self.journal.close()
-            self.journal, self.segments = opened
-            self.lookup.segments = self.segments
-            self._restart(self.segments.folded())
-            self._txnid = self.segments.environment.last_txnid()
+            self.journal, self.segments = journal, segments
+            self.lookup.segments = segments
+            self._restart(segments.folded())
+            self._txnid = segments.environment.last_txnid()
         if self.mark is not None:
             self.mark.follow(self.segments.generation.number)
-        return opened is not None
+        return left
 
     def _catch_up(self, until: int) -> None:
         txnid = self.segments.environment.last_txnid()
@@ -317,66 +332,3 @@ class Tail:
         part.end, part.size, part.position = frame.end, frame.size, frame.position
         self.memtable.extend(part)
         self.position = frame.position
-
-    # --- waiting
-
-    def wait_after(self, position: int, timeout: float) -> bool:
-        """Block until an event beyond `position` is committed, here or in another process."""
-        deadline = time.monotonic() + timeout
-        pause = _SHORTEST_POLL
-        while True:
-            watcher = Lock()
-            watcher.acquire()
-            self._watchers.append(watcher)
-            self.require_open()
-            self.refresh()
-            if self.position > position:
-                return True
-            remaining = deadline - time.monotonic()
-            if remaining > 0:
-                if self._watching.acquire(blocking=False):
-                    self._watch_mark(remaining, pause)
-                    pause = min(pause * _LONGER, _LONGEST_POLL)
-                else:
-                    watcher.acquire(timeout=remaining)
-            with suppress(ValueError):
-                self._watchers.remove(watcher)
-            if remaining <= 0:
-                return False
-
-    def _watch_mark(self, remaining: float, pause: float) -> None:
-        """Wait until the mark may have moved; `_watching` is held, and is released."""
-        try:
-            watch = self._watch
-            if watch is not None:
-                said = watch.wait(min(remaining, pause if watch.deaf else _LONGEST_WAIT))
-                if not said and not watch.deaf and self.is_behind():
-                    watch.deaf = not watch.drain()
-            elif self.mark is None or self.mark.short:  # nothing was written yet
-                time.sleep(min(remaining, pause))
-            elif not self.closed:  # the caller looks again: it may have moved before it was watched
-                self._watch = MarkWatch(self.mark.path)
-        finally:
-            self._watching.release()
-            if self.closed:
-                self._forget_watch()
-            self.wake_watchers()  # another thread has to watch the mark now
-
-    def _forget_watch(self) -> None:
-        """Release the watch of a closed tail, unless a thread waits in it, which then does."""
-        if self._watching.acquire(blocking=False):
-            try:
-                watch, self._watch = self._watch, None
-                if watch is not None:
-                    watch.close()
-            finally:
-                self._watching.release()
-
-    def wake_watchers(self) -> None:
-        """Wake all threads that wait in `wait_after`."""
-        watchers, self._watchers = self._watchers, []
-        for watcher in watchers:
-            watcher.release()
-        watch = self._watch
-        if watch is not None and self._watching.locked():
-            watch.wake()

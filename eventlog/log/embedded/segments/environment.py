@@ -11,7 +11,7 @@
   itself wait at `_turn`: they might keep it waiting for good.
 * Readers that died are cleared when the environment opens, and before each write.
 * An environment must not be used by a child process, nor closed there while it has a transaction:
-  `hold_still` before a fork, `disown` in the child.
+  `end_writing` and `hold_still` before a fork, `disown` in the child.
 * `put(append=True)` returns False, and does nothing, when the key is not the last; `put_last`
   raises.
 
@@ -222,23 +222,29 @@ class Environment:
                 self._env.reader_check()
                 while True:
                     try:
-                        with self._env.begin(write=True) as txn:
+                        with self._begin_to_write() as txn:
                             return job(txn)
                     except lmdb.MapFullError:
                         with self._undisturbed():
                             self._resize(2 * self._env.info()["map_size"])
-                    except lmdb.MapResizedError:
-                        with self._undisturbed():
-                            self._resize(0)
         except lmdb.Error as error:
             raise self._translate(error) from error
+
+    def _begin_to_write(self) -> lmdb.Transaction[bytes]:
+        """Begin to write, adopting a map that another process has grown."""
+        while True:
+            try:
+                return self._env.begin(write=True)
+            except lmdb.MapResizedError:
+                with self._undisturbed():
+                    self._resize(0)
 
     @contextmanager
     def holding(self) -> Generator[None, None, None]:
         """Keep every process from writing."""
         try:
             with self._writing:
-                txn = self._env.begin(write=True)
+                txn = self._begin_to_write()
                 try:
                     yield
                 finally:
@@ -260,16 +266,22 @@ class Environment:
             self._closed = True
             self._env.close()
 
+    def end_writing(self) -> None:
+        """Let no thread write until `move_on` or `disown`; then `hold_still` may follow.
+
+        The writer that is at work comes to its end, for which it may need other locks.
+        """
+        self._writing.acquire()
+
     def hold_still(self) -> None:
         """Allow no transaction until `move_on` or `disown`, for a fork of the process."""
-        self._writing.acquire()
         self._turn.acquire()
         self._wanted = True
         self._gate.acquire()
         self._drain()
 
     def move_on(self) -> None:
-        """Undo `hold_still`, in the parent."""
+        """Undo `end_writing` and `hold_still`, in the parent."""
         self._gate.release()
         self._wanted = False
         self._turn.release()

@@ -248,7 +248,7 @@ class Partition:
                     generations.sweep(self.path, self.options.io)
 
     def _renew_journal(self) -> bool:
-        """Let the journal end in a file of no size, for the others to go; False if it has to stay."""
+        """End the journal in an empty file, for the others to go; False if it has to stay."""
         if not self.tail.journal.takes_room():
             return False
         try:

@@ -23,7 +23,6 @@ from eventlog.testing.file_search import files_with
 from projections import ModelView
 from projections.verify.verify import verify
 from projections.view.neutral import Text
-from tests.faults.tally import SLOW
 from tests.support.python_process import ROOT, Program
 
 SECRET = "the heron nests at dusk"
@@ -191,7 +190,6 @@ def test_a_rewriting_that_dies_while_others_write_loses_nothing(tmp_path: Path, 
         assert verify(store, deep=True).sound
 
 
-@pytest.mark.skipif(not SLOW, reason="a worker may wait long for a dead rewriter: set EVERDELTA_SLOW=1")
 @pytest.mark.promise(1, 12)
 def test_killed_writers_and_rewriters_lose_nothing(tmp_path: Path) -> None:
     """Promise 1: writers, a scrub and a vacuum killed at random lose nothing that was told."""

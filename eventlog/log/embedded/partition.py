@@ -352,7 +352,7 @@ class Partition:
             time.sleep(_ROOM_POLL)
 
     def _fold_in_background(self) -> float | None:
-        """Fold what is due, fill a journal file ahead, follow a rewriting, and remove what it left.
+        """Fold what is due, fill a journal file ahead, and follow a rewriting to its end.
 
         Nothing that fails ends the worker: the journal has everything until it is folded, so a
         failure is logged, remembered, and tried again after a while.

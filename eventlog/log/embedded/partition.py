@@ -359,7 +359,7 @@ class Partition:
         """
         try:
             full = self.tail.memtable.size >= self.options.fold_bytes or self.derived.full
-            if full and not self.finished:  # else the journal has it all, until it is opened again
+            if full and self.commits is not None and not self.finished:  # else the journal has it all, until it is opened again
                 self.fold()
             self._fold_error = None
         except Exception as error:  # noqa: BLE001 - later folds must be tried

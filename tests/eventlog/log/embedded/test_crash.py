@@ -66,11 +66,11 @@ def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise(2)
-def test_a_reader_follows_another_process(tmp_path: Path) -> None:
-    """A read-only log in another process sees commits in order, without a gap."""
+def test_a_reader_follows_another_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A read-only log sees commits in order, without a gap, and leaves folding to the writer."""
     path = tmp_path / "store"
     open_log(path, **SMALL).close()
-    log = open_log(path, read_only=True)
+    log = open_log(path, read_only=True, fold_bytes=1)
     writer = start(path, "live")
     position = 0
     versions: list[int] = []
@@ -86,3 +86,4 @@ def test_a_reader_follows_another_process(tmp_path: Path) -> None:
     assert len(versions) >= 500
     assert log.last_position() >= position
     log.close()
+    assert not caplog.text

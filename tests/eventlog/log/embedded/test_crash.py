@@ -66,8 +66,11 @@ def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise(2)
-def test_a_reader_follows_another_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reader_follows_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A read-only log sees commits in order, without a gap, and leaves folding to the writer."""
+    monkeypatch.setattr("eventlog.log.embedded.partition.LOOK_AFTER", 0.01)
     path = tmp_path / "store"
     open_log(path, **SMALL).close()
     log = open_log(path, read_only=True, fold_bytes=1)

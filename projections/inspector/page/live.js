@@ -3,8 +3,8 @@
 const SOON = 120;
 const AGAIN = 3000;
 
-/** Follow a session until the function that is returned is called. */
-export function follow(session, growing, refresh, tell) {
+/** Follow a session from a version that is shown on, until the function that is returned is called. */
+export function follow(session, shown, growing, refresh, tell) {
   let source = null;
   let timer = null;
   let stopped = false;
@@ -64,7 +64,7 @@ export function follow(session, growing, refresh, tell) {
           tell("The session was erased.");
         }
         const changed = patches.map(apply).some(Boolean);
-        if (changed && !first) later();
+        if (changed && (!first || parseInt(event.lastEventId, 10) > shown)) later();
         first = false;
       } catch {
         source.close();

@@ -43,7 +43,7 @@ export function Transcript({ id, query, changed }) {
       if (!page.marked) setTimeout(() => refresh().catch(setError), 50);
       setMore(page.more);
       setNewer(page.newer);
-      if (!page.newer) stop = follow(id, growing.current, refresh, setLive);
+      if (!page.newer) stop = follow(id, page.newest, growing.current, refresh, setLive);
     }, (failure) => failure.name !== "AbortError" && setError(failure));
     return () => (control.abort(), stop());
   }, [id, around]);

@@ -22,7 +22,7 @@ from tests.support.inspector_server import browser, serving
 from tests.support.shared import shared_path
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -193,6 +193,23 @@ def test_the_facts_above_a_session_follow_it(started: Browser, tmp_path: Path) -
             session.user("two")
             page.locator(".facts", has_text="2 messages").wait_for()
             page.get_by_role("heading", name="After").wait_for()
+
+
+def test_a_change_before_the_page_follows_is_shown(started: Browser, tmp_path: Path) -> None:
+    """A message that comes between the page's reading and its stream is shown as others are."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(id="s")
+        session.user("one")
+        with serving(tmp_path / "store") as address, shown_at(started, 1200, "light") as page:
+
+            def say_and_go_on(route: Route) -> None:
+                session.user("two")
+                route.continue_()
+
+            page.route("**/live/s/live*", say_and_go_on)
+            page.goto(f"{address}#/s/s")
+            page.locator("article.message", has_text="two").wait_for()
+            page.locator(".facts", has_text="2 messages").wait_for()
 
 
 def test_a_jump_shows_first_what_it_changed(page: Page, served: tuple[Path, str]) -> None:

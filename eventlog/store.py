@@ -111,7 +111,7 @@ class Store(SessionStore):
         models: ModelCatalogue | None = None,
     ) -> None:
         self.log = log
-        self.host = Host(
+        self.host: Host = Host(
             self,
             log,
             flush_interval=flush_interval,
@@ -123,7 +123,7 @@ class Store(SessionStore):
             models=models,
         )
         """Services for the sessions: clock, ids, lease owner, flusher."""
-        self.registry = SessionRegistry(self, self.host)
+        self.registry: SessionRegistry = SessionRegistry(self, self.host)
         """The executors of the sessions."""
         liveness.expire_stopped()
         os_fork.register(self.registry)

@@ -62,9 +62,9 @@ class Subscription:
         self._version = 0 if session is None else _version_behind(log, session, after, self._reached[self._own][0])
         """Where it stands in its session, of which alone it then reads the stream."""
         self._store = b""
-        self.behind = True
+        self.behind: bool = True
         """Whether the last look found commits: the next may find more."""
-        self.stirred = False
+        self.stirred: bool = False
         """Whether the last look found any event."""
         self._session = session
         self._kinds = kinds_of(kinds)
@@ -92,7 +92,8 @@ class Subscription:
                 continue
             commits = self.log.commits_after(position, BATCH, partition=partition)
             if commits:
-                self.behind = self.stirred = True
+                self.behind = True
+                self.stirred = True
                 is_full = is_full or len(commits) == BATCH
             heads = (self.log.head(name) for name in {commit.session for commit in commits})
             erased = {head.session for head in heads if head is not None and _is_erased(head)}
@@ -111,7 +112,8 @@ class Subscription:
             return False
         erased = _is_erased(head)
         for commit in self.log.read(session, self._version):
-            self.behind = self.stirred = True
+            self.behind = True
+            self.stirred = True
             yield from self._events(self._own, commit, self._version, erased=erased)
             self._version = commit.last
             self._reached[self._own] = commit.last_position, tag_of(commit)

@@ -28,7 +28,7 @@ class Tip:
     """The newest node and the gaps behind it, and the message id of its answer."""
 
     def __init__(self) -> None:
-        self.links = Links()
+        self.links: Links = Links()
         self.answer: object = None
         self._calls: dict[str, str] = {}
         """Newest calls and results, with the entry of a result whose call has not come, else ""."""
@@ -97,7 +97,7 @@ class Chosen:
     def __init__(self, uuids: Sequence[str], *, is_open: bool = False) -> None:
         self._uuids = uuids
         self._is_segment = "" in uuids
-        self.is_open = is_open
+        self.is_open: bool = is_open
         """Whether the segment has begun and not ended."""
 
     def take(self, uuid: str, kind: str) -> bool:

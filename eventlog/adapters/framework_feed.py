@@ -33,7 +33,7 @@ class Showing:
 
     def __init__(self, mapping: RecordMapping) -> None:
         self._mapping = mapping
-        self.format = mapping.format
+        self.format: str = mapping.format
 
     def read(self, record: Any, to: RecordBuilder) -> None:
         """Tell what a record means, as far as it can be shown."""

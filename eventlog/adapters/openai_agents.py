@@ -47,7 +47,7 @@ class EverdeltaSession:
         self._name = (FORMAT, key_of_id(session_id))
         self.store = store
         self.session_id = session_id
-        self.session_settings = settings_of(session_settings)
+        self.session_settings: Any = settings_of(session_settings)
         self.scope = scope
         self.wait = wait
         self._feed: ItemFeed | None = None

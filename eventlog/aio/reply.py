@@ -35,7 +35,7 @@ class AsyncReply:
     def __init__(self, session: Session, reply: Reply, wait: float) -> None:
         require_wait(wait)
         self.sync = reply
-        self.id = reply.id
+        self.id: str = reply.id
         self._session = session
         self._wait = wait
 

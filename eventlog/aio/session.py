@@ -36,7 +36,7 @@ class AsyncSession:
     def __init__(self, session: Session) -> None:
         require(Session, session, "an AsyncSession is that of a Session")
         self.sync = session
-        self.id = session.id
+        self.id: str = session.id
 
     async def do(self, command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Await any command of the handle: `await chat.do(chat.sync.rename, "New title")`.

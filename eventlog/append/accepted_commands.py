@@ -46,15 +46,15 @@ class AcceptedCommands:
     """The accepted commands of one session, in their order, up to the outcome of each."""
 
     def __init__(self, committed: CommittedState, metrics: Metrics) -> None:
-        self.session = committed.session
+        self.session: str = committed.session
         self.committed = committed
-        self.buffer = DeltaBuffer()
+        self.buffer: DeltaBuffer = DeltaBuffer()
         """The deltas, which are commands once they are taken out."""
         self.commands: list[Command] = []
         """The commands that wait for the next append."""
-        self.weight = 0
+        self.weight: int = 0
         """Their bytes of bodies and characters of deltas."""
-        self.apart = 0
+        self.apart: int = 0
         """How many of them have an append of their own."""
         self.sent: PendingAppend | None = None
         """The append that is on its way."""
@@ -62,9 +62,9 @@ class AcceptedCommands:
         """The lease that deltas are accepted under."""
         self.failure: EventlogError | None = None
         """Why something that no caller waits for is not committed; raised to the next caller."""
-        self.is_behind = False
+        self.is_behind: bool = False
         """Whether this handle itself has committed events that the state does not have."""
-        self.backoff = Backoff()
+        self.backoff: Backoff = Backoff()
         self._metrics = metrics
 
     @property

@@ -29,7 +29,7 @@ class Backoff:
     __slots__ = ("_since", "conflicts")
 
     def __init__(self) -> None:
-        self.conflicts = 0
+        self.conflicts: int = 0
         """How many appends in a row met another writer's."""
         self._since = 0.0
 

@@ -42,11 +42,11 @@ class DeltaBuffer:
 
     def __init__(self) -> None:
         self.flat: list[object] = []
-        self.capacity = MAX_BUFFERED
-        self.limit = self.capacity
+        self.capacity: int = MAX_BUFFERED
+        self.limit: int = self.capacity
         """Slots from which on a delta has to wait: `capacity` while the buffer is open, else 0."""
-        self.status = BufferStatus.OPEN
-        self.awake = False
+        self.status: BufferStatus = BufferStatus.OPEN
+        self.awake: bool = False
         """Whether a flush is certain to come that takes out everything that is here now.
 
         Cleared before deltas are taken out, and looked at after one went in, so that none is left

@@ -59,7 +59,7 @@ class Flusher:
         self.interval = interval
         self.on_accepted: Callable[[str], None] | None = None
         """Called with the id of a session that has accepted something, once until it is flushed."""
-        self.stopped = False
+        self.stopped: bool = False
         self._store = weakref.ref(store)
         self._clock = clock
         self._metrics = metrics

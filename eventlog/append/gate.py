@@ -25,7 +25,7 @@ class Gate:
     __slots__ = ("__weakref__", "_since", "_thread", "unit")
 
     def __init__(self, unit: Unit) -> None:
-        self.unit = unit
+        self.unit: Unit = unit
         """The pipeline's commands."""
         self._thread = get_ident()
         self._since = time.monotonic()

@@ -44,7 +44,7 @@ class Pipeline:
 
     def __init__(self, writer: SessionWriter, opened: OpenPipelines, *, waits: bool) -> None:
         self._writer = writer
-        self.unit = Unit()
+        self.unit: Unit = Unit()
         """The commands accepted so far, which the writer adds."""
         self._gate: Gate | None = None
         self._opened = opened

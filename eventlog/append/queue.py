@@ -52,16 +52,19 @@ R = TypeVar("R")
 class CommandQueue(AcceptedCommands):
     """Accepts the commands and deltas of one session, and commits them.  Safe across threads."""
 
+    weight: int
+    apart: int
+
     def __init__(self, committed: CommittedState, metrics: Metrics) -> None:
         super().__init__(committed, metrics)
-        self.lock = RLock()
+        self.lock: RLock = RLock()
         self.gate: weakref.ref[Gate] | None = None
         """The gate of the open pipeline: until it ends only its thread hands anything over."""
         self.recent: deque[DecodedCommit] = deque(maxlen=RECENT)
         """The newest own appends, once a follower has asked for them (`own_appends.py`)."""
         self.is_followed = False
-        self.is_remote = committed.log.engine.is_remote
-        self.values = ValueIndex(committed.log, committed.session)
+        self.is_remote: bool = committed.log.engine.is_remote
+        self.values: ValueIndex = ValueIndex(committed.log, committed.session)
         """The index of the session's values, which its readers share."""
         self._inside = False
         """Whether the state is being changed: a signal handler of this thread may come between."""
@@ -280,10 +283,7 @@ class CommandQueue(AcceptedCommands):
             cut = end_of_append(commands, MAX_RUN)
             commands, rest = commands[:cut], commands[cut:]
         sent = self.sent = PendingAppend(commands)  # noted first, so that an interrupt loses nothing
-        if rest:
-            self.enqueue(rest)
-        else:
-            self.commands, self.weight, self.apart = [], 0, 0
+        self.enqueue(rest)
         committed, metrics, claim = self.committed, self._metrics, self.claim
         try:
             last = committed.state.version - (sum([count_of(each.items) for each in rest]) if rest else 0)
@@ -308,7 +308,7 @@ class CommandQueue(AcceptedCommands):
                 committed.read_on()
             else:
                 committed.load()
-            self.is_behind = False
+            self.is_behind: bool = False
 
     def resolve(self) -> None:
         """Take in the outcome of the append on its way, if it is known; repair after interrupts."""
@@ -348,7 +348,7 @@ class CommandQueue(AcceptedCommands):
             if sent.claim is not None:
                 sent.claim.status = LeaseStatus.HELD if append.lease.until else LeaseStatus.RETURNED
             if sent.claim is self.claim and not append.lease.until:
-                self.claim = None
+                self.claim: LeaseClaim | None = None
         if outcome.first != sent.first or outcome.repeated or not committed.loaded:
             return False
         valued, committed.certain, committed.entry = committed.entry.valued, sent.last, sent.entry
@@ -394,5 +394,5 @@ class CommandQueue(AcceptedCommands):
             claim.status, claim.is_returning = LeaseStatus.LOST, False
             return lease_lost(self.session)
         self.drop(claim)
-        self.failure = None  # it is about what is dropped
+        self.failure: EventlogError | RefusedError | None = None  # it is about what is dropped
         return claim.fenced(self.session, self.committed.lease.epoch)

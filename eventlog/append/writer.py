@@ -16,18 +16,14 @@ from typing import ParamSpec, TypeAlias, TypeVar
 
 from eventlog.append.backoff import Backoff
 from eventlog.append.command import Command
+from eventlog.append.delta_buffer import DeltaBuffer
 from eventlog.append.gate import Gate
 from eventlog.append.lease_claim import LeaseClaim
 from eventlog.append.metrics import Metrics
 from eventlog.append.pending import PendingAppend
 from eventlog.append.queue import MAX_RUN, CommandQueue
 from eventlog.codec.deltas import Key
-from eventlog.errors import (
-    DataError,
-    EventlogError,
-    FencedError,
-    LeaseHeldError,
-)
+from eventlog.errors import DataError, EventlogError, FencedError, LeaseHeldError
 from eventlog.history.ancestry import head_of
 from eventlog.history.effective_history import StreamRange
 from eventlog.log.commit import Committed
@@ -54,12 +50,15 @@ class SessionWriter:
 
     def __init__(self, committed: CommittedState, wake: Callable[[SessionWriter], None], metrics: Metrics) -> None:
         self.log: Log = committed.log
-        self.session = committed.session
+        self.session: str = committed.session
         self.committed = committed
-        self.queue = queue = CommandQueue(committed, metrics)
+        queue = CommandQueue(committed, metrics)
+        self.queue: CommandQueue = queue
         self._counted = metrics
-        self.lock, self.buffer = queue.lock, queue.buffer
-        self.accept, self._guarded = queue.accept, queue.guarded
+        self.lock: RLock = queue.lock
+        self.buffer: DeltaBuffer = queue.buffer
+        self.accept: Callable[..., Command] = queue.accept
+        self._guarded = queue.guarded
         self._wake = wake
 
     @property

@@ -56,7 +56,7 @@ class KeyFile:
     """Keys in one file, which is made with the first key."""
 
     def __init__(self, path: Path) -> None:
-        self.path = Path(os.path.realpath(path))  # so that the file is replaced, not a symbolic link to it
+        self.path: Path = Path(os.path.realpath(path))  # so that the file is replaced, not a symbolic link to it
         self._new_file = self.path.with_name(self.path.name + ".new")
         self._old_file = self.path.with_name(self.path.name + ".destroyed")
         self._lock = RLock()

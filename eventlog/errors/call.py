@@ -59,7 +59,7 @@ class ErasedError(NotFoundError):
 
     def __init__(self, session: str) -> None:
         super().__init__("session", session)
-        self.args = (f"session {cut(session)} was erased",)
+        self.args: tuple[object, ...] = (f"session {cut(session)} was erased",)
 
 
 class AlreadyExistsError(CallError):
@@ -168,7 +168,7 @@ class UnknownModelError(CallError):
         )
         super().__init__(f"the catalogue of models{of} has no {brief(model)}{meant}; {what_to_do}")
         self.model = model
-        self.near = tuple(near)
+        self.near: tuple[str, ...] = tuple(near)
 
 
 class CursorError(CallError):

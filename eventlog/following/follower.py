@@ -32,9 +32,9 @@ class Watch:
 
     def __init__(self, ring: Callable[[], None], *, provisional: bool) -> None:
         self._ring = ring
-        self.provisional = provisional
+        self.provisional: bool = provisional
         """Whether it is rung for what is accepted, too."""
-        self.stirred = False
+        self.stirred: bool = False
         """Whether there may be something new."""
 
     def ring(self) -> None:

@@ -13,7 +13,7 @@ class LoopBell:
     def __init__(self) -> None:
         import asyncio  # slow to import, and here it is loaded already
 
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
     def ring(self) -> None:

@@ -34,14 +34,14 @@ class Candidate:
         self._events = self._stored()
         self._shifts: list[int] = []
         """The file's versions from each of these on are one greater here."""
-        self.common = 0
+        self.common: int = 0
         """Number of the file's events that agree."""
-        self.base = 0
+        self.base: int = 0
         """Number of stored versions that agree: where a fork would begin."""
-        self.read = 0
+        self.read: int = 0
         """Number of stored versions that were read: where an append to all of them goes on."""
-        self.agrees = True
-        self.ended = False
+        self.agrees: bool = True
+        self.ended: bool = False
 
     @cached_property
     def session(self) -> Session:

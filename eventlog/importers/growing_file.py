@@ -40,7 +40,7 @@ class GrowingFile:
         self._sessions = Reconciliation(store, report)
         self._stamp: FileStamp | None = None
         """The file when it was read last."""
-        self.read = 0
+        self.read: int = 0
         """Bytes that were read."""
         self._lines = 0
         self._end = b""

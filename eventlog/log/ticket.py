@@ -45,8 +45,8 @@ class QueuedTicket(Generic[R, T]):
     def __init__(self, request: R, size: int = 0, commits: Commits | None = None) -> None:
         self.request: R | None = request
         """None once the outcome is set, so that a stored ticket does not hold the payload."""
-        self.size = size
-        self.resolved = False
+        self.size: int = size
+        self.resolved: bool = False
         self.waiters: list[Any] = []
         self._commits = commits
         """None where the outcome is set before the ticket is handed out."""

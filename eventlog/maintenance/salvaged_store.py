@@ -77,7 +77,7 @@ class SalvagedStore:
         self._chunk = lru_cache(maxsize=64)(self._read_chunk)
         self.kept: dict[str, Head] = {}
         self.tombstones: list[Head] = []
-        self.position = 0
+        self.position: int = 0
         self.saved_bodies: set[bytes] = set()
         """Digests of the large texts that were saved."""
         for session, row in rows_in(segments):

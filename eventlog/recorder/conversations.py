@@ -116,7 +116,7 @@ class ConversationRecorder(ApplicationRecorder):
     """All conversations of a log, to be read and followed."""
 
     def __init__(self, log: Log) -> None:
-        self.source = ConversationNotifications(log)
+        self.source: ConversationNotifications = ConversationNotifications(log)
 
     @override
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -185,7 +185,7 @@ class ConversationFactory(InfrastructureFactory[TrackingRecorder]):
 
     def __init__(self, env: Environment | EnvType | None) -> None:
         super().__init__(env)
-        self.log = open_from(self.env)
+        self.log: Log = open_from(self.env)
 
     def mapper(
         self, transcoder: Transcoder | None = None, mapper_class: type[Mapper[Any]] | None = None

@@ -58,7 +58,7 @@ class LogFactory(InfrastructureFactory[LogTrackingRecorder]):
 
     def __init__(self, env: Environment | EnvType | None) -> None:
         super().__init__(env)
-        self.log = open_from(self.env)
+        self.log: Log = open_from(self.env)
         self._streams: dict[str, RecorderStream] = {}
 
     def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:

@@ -69,9 +69,9 @@ class OriginatorIndex:
         self._stream = stream
         self._prefix = b"e1" + sha256(stream.encode()).digest()[:16]
         self._opened = False
-        self.version = 0
+        self.version: int = 0
         """Stream version up to which the index is complete."""
-        self.newest = 0
+        self.newest: int = 0
         """Stream version of the newest event, 0 without any; tracking may follow it."""
         self.tracking: dict[str, int] = {}
         self._tail: dict[bytes, list[Run]] = {}

@@ -48,7 +48,7 @@ class RecorderStream:
         if ":" in purpose:
             raise CallError(f"a purpose has no colon: {brief(purpose)}")
         self.log = log
-        self.name = f"eventsourcing:{purpose}:{application}"
+        self.name: str = f"eventsourcing:{purpose}:{application}"
         self._lock = RLock()
         self._index = OriginatorIndex(log, self.name)
         self._ahead: list[_Insert] = []

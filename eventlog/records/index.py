@@ -38,8 +38,8 @@ class RecordIndex:
     def __init__(self, log: Log, streams: Sequence[StreamRange]) -> None:
         self.numbers: list[int] = []
         """Versions of all records, ascending, also of those that a rollback hides."""
-        self.history = History()
-        self.version = 0
+        self.history: History = History()
+        self.version: int = 0
         self._log = log
         self._streams = streams
 

@@ -27,9 +27,9 @@ class OpenThings:
         self.calls: dict[str, OpenCall] = {}
         self.settling: list[ev.Event] = []
         """Closes what a dead owner left open."""
-        self.last_user = state.last_user()
+        self.last_user: str | None = state.last_user()
         recent = {name for _, names in islice(state.opens.newest_first(state.history), MAX_OPEN) for name in names}
-        self.begun = self.last_user is not None or bool(recent)
+        self.begun: bool = self.last_user is not None or bool(recent)
         self.latest: OpenAnswer | None = None
         if recent:
             self.latest = OpenAnswer(max(recent, key=lambda name: state.messages[name].added), time, None)

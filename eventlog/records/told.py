@@ -42,6 +42,7 @@ from eventlog.state.state import GOES_ON, State
 from eventlog.values import Content, MessageError, Text, Tokens, Usage
 
 if TYPE_CHECKING:
+    from eventlog.events import Event
     from eventlog.importers.common.builder import RecordMapping
 
 __all__ = ["ToldBuilder", "ToldConversation"]
@@ -75,8 +76,6 @@ class _ToldBatch(ImportBatch):
 class ToldConversation(Conversation):
     """The conversation, and the events of the append that records are told in."""
 
-    batch: _ToldBatch
-
     def __init__(
         self,
         session: str,
@@ -95,24 +94,25 @@ class ToldConversation(Conversation):
         `base` is the version before the first event, `number_of` the record that has a version.
         """
         super().__init__(session, Report("", format), None, now)
-        self.batch = _ToldBatch(session)
+        self._batch = _ToldBatch(session)
+        self.batch: ImportBatch = self._batch
         self.format = format
         self._ask, self._earlier, self._new_id = ask, earlier, new_id
         found: OpenThings = ask(lambda state: OpenThings(state, now))
-        self.settling = found.settling
-        self.begun = found.begun
-        self.last_user = found.last_user
-        self.calls = found.calls
-        self.compaction = found.compaction
+        self.settling: list[Event] = found.settling
+        self.begun: bool = found.begun
+        self.last_user: str | None = found.last_user
+        self.calls: dict[str, OpenCall] = found.calls
+        self.compaction: tuple[str, str] | None = found.compaction
         self._ended = found.ended
         self._finishes: dict[str, str] = {}
         """Ids of the parts that end steps, by their answer."""
         self._inherited = {answer.id for answer in found.answers}
-        self.waiting = [answer for answer in found.answers if answer.id in found.ended]
+        self.waiting: list[OpenAnswer] = [answer for answer in found.answers if answer.id in found.ended]
         going = [answer for answer in found.answers if answer.id not in found.ended]
         self.open = going[-1] if going else None
         self.waiting[:0] = going[:-1]
-        self.latest = self.open or found.latest
+        self.latest: OpenAnswer | None = self.open or found.latest
         self._ids: set[str] = set()
         self._removed: set[str] = set()
         """Messages that records of this append remove."""
@@ -145,7 +145,7 @@ class ToldConversation(Conversation):
 
     def begin_record(self) -> None:
         """Begin a record: the events from here on are its own."""
-        self._start = len(self.batch.items)
+        self._start = len(self._batch.items)
         self.remainder.begin()
 
     def _without_closing(self, before: int) -> None:
@@ -160,28 +160,28 @@ class ToldConversation(Conversation):
         the record is stored whole.
         """
         rest, moved, large = self.remainder.split(record)
-        items = self.batch.items
+        items = self._batch.items
         before = len(items)
         for one in large:
-            self.add(time, ev.ForeignKept("record", self.batch.content(one)))
+            self.add(time, ev.ForeignKept("record", self._batch.content(one)))
         left, places = dumped(rest), dumped(moved) if moved else ""
         if moved:
             try:
                 group = [event for _, event in items[self._start :]]
-                is_exact = dumped(put_back(parsed(left), parsed(places), group, self.batch.text)) == text
+                is_exact = dumped(put_back(parsed(left), parsed(places), group, self._batch.text)) == text
             except UNFIT:
                 is_exact = False
             if not is_exact:
                 del items[before:]
                 left, places = text, ""
-        content, events = self.batch.content, len(items) - self._start
+        content, events = self._batch.content, len(items) - self._start
         self.add(time, ev.RecordKept(self.format, content(left), events, content(places)))
 
     # -- answers and calls -----------------------------------------------------------------------
 
     def supersede(self) -> None:
         """End the step of the open answer; its message ends with the last result of its calls."""
-        before = len(self.batch.items)
+        before = len(self._batch.items)
         answer = self.open
         if answer is not None and answer.calls:
             self.open = None
@@ -199,14 +199,14 @@ class ToldConversation(Conversation):
         if self._seen is None or answer is None or answer.calls or not answer.reason or answer.reason in GOES_ON:
             return
         said = (
-            event.kind for _, event in reversed(self.batch.items[self._start :]) if isinstance(event, ev.PartStarted)
+            event.kind for _, event in reversed(self._batch.items[self._start :]) if isinstance(event, ev.PartStarted)
         )
         if isinstance(next(said, None), Text):
             self.supersede()
 
     def interrupt_all(self, error: MessageError | None) -> None:
         """Finish all answers; calls without a result fail as interrupted."""
-        before = len(self.batch.items)
+        before = len(self._batch.items)
         super().interrupt_all(error)
         self._without_closing(before)
 
@@ -220,7 +220,7 @@ class ToldConversation(Conversation):
 
         Questions that the model was not sent take their place behind those that it was sent.
         """
-        items = self.batch.items
+        items = self._batch.items
         asks = any(isinstance(one, (ev.UserMessageAdded, ev.MessagePromoted)) for _, one in items[self._looked :])
         if self._late is None:
             unseen = Unseen(seen, self._ask, self._earlier, self._number_of, self._finish_of)
@@ -239,7 +239,7 @@ class ToldConversation(Conversation):
 
     def _finish_of(self, message: str) -> ev.MessageFinished | None:
         """Return the event of this append that finishes an answer, if one does."""
-        events = (event for _, event in reversed(self.batch.items))
+        events = (event for _, event in reversed(self._batch.items))
         return next((one for one in events if isinstance(one, ev.MessageFinished) and one.message == message), None)
 
     def _end_step(self, answer: OpenAnswer, reason: str) -> None:
@@ -316,12 +316,12 @@ class ToldConversation(Conversation):
 
     def title_now(self) -> str:
         """Return the session's title, read once it is asked for."""
-        self.title = self.title or self._earlier.title()
+        self.title: str = self.title or self._earlier.title()
         return self.title
 
     def has_prompt(self) -> bool:
         """Whether there is a system prompt; of an earlier append, its events say it."""
-        self.prompted = self.prompted or self._earlier.has_prompt()
+        self.prompted: bool = self.prompted or self._earlier.has_prompt()
         return self.prompted
 
 
@@ -332,7 +332,7 @@ class ToldBuilder(RecordBuilder):
 
     def __init__(self, conversation: ToldConversation, time: int) -> None:
         super().__init__(conversation, time)
-        self.begun = conversation.begun
+        self.begun: bool = conversation.begun
 
     def fresh(self, wanted: Sequence[str]) -> str:
         """Return an unused message id."""

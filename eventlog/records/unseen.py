@@ -90,7 +90,7 @@ class Unseen:
             else:
                 late.append((place, message))
         self.upto: int = ask(partial(_shared, max(sent)))
-        self.late = late[::-1]
+        self.late: list[tuple[int, str]] = late[::-1]
 
     def _asked(self) -> Iterator[Asked]:
         """Yield the questions, newest first."""

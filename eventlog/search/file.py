@@ -86,12 +86,12 @@ class IndexFile:
         """Open the index in a directory, or one in memory; `store` names store and edition."""
         self.store = store
         self.directory = directory
-        self.lock = RLock()
+        self.lock: RLock = RLock()
         """Held while the writing connection is used."""
-        self.read_lock = RLock() if directory is not None else self.lock
+        self.read_lock: RLock = RLock() if directory is not None else self.lock
         """Held while the reading connection is used; in memory there is one for both."""
         self.path: Path | None = None
-        self.closed = False
+        self.closed: bool = False
         """Whether a thread has closed it, perhaps while another one searches."""
         self._inode = 0
         self.writer: sqlite3.Connection

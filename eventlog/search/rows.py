@@ -69,7 +69,7 @@ class Rows:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        self.characters = 0
+        self.characters: int = 0
         """Characters of the texts that are added."""
         self.rollbacks: list[tuple[int, int, int]] = []
         """Stream, version and target of each."""

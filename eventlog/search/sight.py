@@ -14,7 +14,7 @@ from typing import NamedTuple
 from eventlog.errors import ErasedError
 from eventlog.history.ancestry import ancestry, forked_from
 from eventlog.history.catalog import CatalogEntry, entry_of
-from eventlog.history.effective_history import END, History
+from eventlog.history.effective_history import END, History, StreamRange
 from eventlog.history.forgotten import forgotten_in
 from eventlog.history.ranges import Range, covers, merged
 from eventlog.log.contract import Log
@@ -30,9 +30,11 @@ class Viewer:
         self.session = session
         self._log = log
         self._connection = connection
-        self.redacted = frozenset(part for head, _ in forked_from(log, session) for part in entry_of(head).redacted)
-        self.forgotten = forgotten_in(log, session)
-        self.streams = ancestry(log, session)
+        self.redacted: frozenset[str] = frozenset(
+            part for head, _ in forked_from(log, session) for part in entry_of(head).redacted
+        )
+        self.forgotten: tuple[Range, ...] = forgotten_in(log, session)
+        self.streams: list[StreamRange] = ancestry(log, session)
 
     @cached_property
     def _history(self) -> History:
@@ -89,7 +91,9 @@ class Sights:
         self._connection = connection
         self._found: dict[str, Sight] = {}
         self._viewer = None if session is None else Viewer(log, connection, session)
-        self.streams = None if self._viewer is None else [stream.session for stream in self._viewer.streams]
+        self.streams: list[str] | None = (
+            None if self._viewer is None else [stream.session for stream in self._viewer.streams]
+        )
         """The streams that are looked at; None for all."""
 
     def of(self, session: str) -> Sight:

@@ -51,8 +51,8 @@ class Executor:
         self.host = host
         self._store = store
         self.writer = writer
-        self.reader = SessionReader(host, session, writer)
-        self.leases = LeaseKeeper(host, session, writer)
+        self.reader: SessionReader = SessionReader(host, session, writer)
+        self.leases: LeaseKeeper = LeaseKeeper(host, session, writer)
         self._pipelines = OpenPipelines()
         self.stops_with: Callable[[], bool] | None = None
         """Whether the work that waits for this session's answer was stopped, while it waits."""

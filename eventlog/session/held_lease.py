@@ -72,13 +72,13 @@ class Lease:
     __slots__ = ("block", "claim", "depth", "epoch", "live", "retry", "session", "streams", "successor", "turns")
 
     def __init__(self, session: str, claim: LeaseClaim, block: Block | None) -> None:
-        self.session = session
-        self.claim = claim
+        self.session: str = session
+        self.claim: LeaseClaim = claim
         """Its record, and how far the log knows of it."""
-        self.epoch = claim.state.epoch
-        self.depth = 1
-        self.live = True
-        self.block = None if block is None else weakref.ref(block)
+        self.epoch: int = claim.state.epoch
+        self.depth: int = 1
+        self.live: bool = True
+        self.block: weakref.ReferenceType[Block] | None = None if block is None else weakref.ref(block)
         """The block that it was taken for, until the block releases it."""
         self.turns: dict[str, int] = {}
         """The user messages that tasks are answering under it, and what each task has seen.
@@ -90,7 +90,7 @@ class Lease:
         """The failed attempt that the next reply repeats, and records."""
         self.streams: weakref.WeakSet[Closable] = weakref.WeakSet()
         """The texts that stream under it."""
-        self.successor = self.epoch
+        self.successor: int = self.epoch
         """Epoch of the lease of the task that took it over."""
 
     def __repr__(self) -> str:

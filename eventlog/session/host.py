@@ -65,24 +65,24 @@ class Host:
         self.lease_ttl = lease_ttl
         """Milliseconds a lease lasts without renewal."""
         self.checkpoint_events = checkpoint_events
-        self.owner = Owner.here(ids.new_id("own_"))
+        self.owner: Owner = Owner.here(ids.new_id("own_"))
         """Holder of the leases that the store's sessions take."""
-        self.counted = Metrics()
+        self.counted: Metrics = Metrics()
         """The live counters; `Store.metrics` returns a copy."""
-        self.flusher = Flusher(store, self.clock, self.counted, interval=flush_interval, lease_ttl=lease_ttl)
-        self.follower = Follower(log)
+        self.flusher: Flusher = Flusher(store, self.clock, self.counted, interval=flush_interval, lease_ttl=lease_ttl)
+        self.follower: Follower = Follower(log)
         """Wakes the subscriptions of the store."""
         self.flusher.on_accepted = self.follower.accepted
-        self.kept = Kept()
+        self.kept: Kept = Kept()
         """Readings of the sessions, kept between the calls of readers."""
-        self.open_work = OpenWork()
+        self.open_work: OpenWork = OpenWork()
         """The sessions that a loop has to go on with, as far as they are known."""
-        self.closing = RLock()
+        self.closing: RLock = RLock()
         """Held by the thread that closes the store."""
-        self.closed = False
-        self.writable = not log.read_only
+        self.closed: bool = False
+        self.writable: bool = not log.read_only
         """Whether `require_open(writing=True)` lets a command pass: quicker to ask."""
-        self.forked = False
+        self.forked: bool = False
 
     @property
     def models(self) -> ModelCatalogue:
@@ -149,7 +149,8 @@ class Host:
     def fork_off(self) -> None:
         """Close in a forked child process: the store belongs to the parent."""
         self.closing = RLock()  # another thread of the parent may have held the old one
-        self.closed = self.forked = True
+        self.closed = True
+        self.forked = True
         self.writable = False
         self.kept.clear()
         self.flusher.fork_off()

@@ -30,7 +30,7 @@ class LeaseKeeper:
 
     def __init__(self, host: Host, session: str, writer: SessionWriter) -> None:
         self.id = session
-        self.lock = RLock()
+        self.lock: RLock = RLock()
         self.current: Lease | None = None
         self._ended: LeaseClaim | None = None
         """The lease before, which an append may still have to give back."""

@@ -20,6 +20,7 @@ from eventlog.history.ancestry import head_of
 from eventlog.history.catalog import SHELF, is_shelf_id
 from eventlog.history.effective_history import END, StreamRange
 from eventlog.integrity.fork_anchor import prefix_head
+from eventlog.log.contract import Log
 from eventlog.session.executor import Executor
 from eventlog.session.host import Host
 from eventlog.state.committed import CommittedState
@@ -49,9 +50,9 @@ class SessionRegistry:
     """
 
     def __init__(self, store: object, host: Host) -> None:
-        self.lock = RLock()
+        self.lock: RLock = RLock()
         self.host = host
-        self.log = host.log
+        self.log: Log = host.log
         self.handles: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
         """The handles that `handles.py` has made of the executors."""
         self._store = weakref.ref(store)

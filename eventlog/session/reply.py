@@ -48,7 +48,7 @@ class Reply(Fillable):
 
     def __init__(self, executor: Executor, started: ev.AssistantMessageStarted, *, lease_wait: float = 0.0) -> None:
         """`started.seen` None: what the running task has seen (`Session.assistant`)."""
-        self.id = started.message
+        self.id: str = started.message
         """The message's id."""
         self._executor = executor
         self._started = started
@@ -57,7 +57,8 @@ class Reply(Fillable):
         self._calls: list[ToolCall] = []
         self._purpose = "turn"
         """Purpose of the newest step."""
-        self.api = self.target = ""
+        self.api = ""
+        self.target: str = ""
         """The API of the answer, as recognised by the reader; the target of the newest step."""
         self._failed = 0
         """Attempts that failed and are repeated, those of replies before this one included."""
@@ -292,7 +293,8 @@ class Reply(Fillable):
         if patch is not None:
             require_json(dict, patch, "a patch of a view is a JSON object")
         bodies: dict[bytes, bytes] = {}
-        part, self.target = self._executor.host.new_id("prt_"), target_of(self._started.model, endpoint)
+        part = self._executor.host.new_id("prt_")
+        self.target = target_of(self._started.model, endpoint)
         changed, named = None if patch is None else to_content(patch, bodies), self.target if endpoint else ""
         view, sent = (view_version, view_digest, render), (form, body_digest)
         self._accept([ev.StepStarted(self.id, part, purpose, *view, snapshot, counted, changed, named, *sent)], bodies)

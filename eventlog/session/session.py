@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Log
     from eventlog.session.answering import Answer, AskedCall
     from eventlog.session.held_lease import Lease
+    from eventlog.session.reader import SessionReader
     from eventlog.session.redact import RedactionResult
 
 __all__ = ["RollbackResult", "Session", "Sessions"]
@@ -118,15 +119,15 @@ class Session(MessageCommands, SettingsCommands):
     """One conversation.  Made by `Store.session` and `Store.create_session`."""
 
     def __init__(self, store: Sessions, executor: Executor) -> None:
-        self.id = executor.id
+        self.id: str = executor.id
         self.store = store
         self.executor = executor
         """Runs commands; for code that appends its own events under the lease."""
-        self.reader = executor.reader
+        self.reader: SessionReader = executor.reader
         """Reads events with their places, ancestry, and the state commands are decided against."""
-        self.context = ContextCommands(executor)
+        self.context: ContextCommands = ContextCommands(executor)
         """Commands about what the model sees: promote, prune, compact."""
-        self.values = Values(executor)
+        self.values: Values = Values(executor)
         """Texts and bytes under keys: put, get, items, drop."""
 
     def __repr__(self) -> str:

@@ -39,9 +39,9 @@ class Shelf:
 
     def __init__(self, name: str, executor: Executor) -> None:
         self.name = name
-        self.id = executor.id
+        self.id: str = executor.id
         """The id of its stream, in heads and in `verify`."""
-        self.values = Values(executor)
+        self.values: Values = Values(executor)
         """Its values: put, get, items, drop."""
         self._executor = executor
 

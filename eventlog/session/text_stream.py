@@ -34,7 +34,7 @@ class TextStream:
     __slots__ = ("__weakref__", "_buffer", "_clock", "_executor", "_flat", "_key", "_lease", "_open", "_writer", "id")
 
     def __init__(self, executor: Executor, part: str, field: str, lease: Lease | None) -> None:
-        self.id = part
+        self.id: str = part
         self._executor = executor
         self._lease = lease
         self._writer = executor.writer

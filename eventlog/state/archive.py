@@ -32,9 +32,9 @@ class FactArchive:
         """The rows stored before, None if there are none."""
         self._modulus = modulus or new_modulus()
         """That of the session's own stored archive, if it has one."""
-        self.greatest_message = ""
+        self.greatest_message: str = ""
         """No message has a greater id."""
-        self.greatest_part = ""
+        self.greatest_part: str = ""
         self._grown: StoredArchive | None = None
         """The archive that `growth` returned last."""
         self._cold: dict[str, bytes] = {}

@@ -35,21 +35,21 @@ class CommittedState:
         self.log = log
         self.session = session
         self.checkpoint_events = checkpoint_events
-        self.entry = CatalogEntry()
+        self.entry: CatalogEntry = CatalogEntry()
         self.streams: list[StreamRange] = []
-        self.state = State()
-        self.lease = LeaseState()
+        self.state: State = State()
+        self.lease: LeaseState = LeaseState()
         """The lease record as far as it is known."""
-        self.certain = 0
+        self.certain: int = 0
         """The version up to which everything is known to be committed."""
-        self.uncounted = 0
+        self.uncounted: int = 0
         """By how much the log's total of visible messages is too small.
 
         Not 0 only where an earlier program wrote it, or where records of a fork's parent were
         forgotten since its last append: the next append makes up for it.
         """
-        self.loaded = False
-        self.keep_at = checkpoint_events
+        self.loaded: bool = False
+        self.keep_at: int = checkpoint_events
         """The version from which on a checkpoint is due, but for deltas applied in one step."""
         self._rests_on = 0
         """Version of the checkpoint that this state came from, or was stored as."""

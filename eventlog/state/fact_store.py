@@ -67,15 +67,15 @@ class FactStore:
         self.hot_messages: dict[str, MessageFacts] = {}
         self.hot_parts: dict[str, PartFacts] = {}
         """The parts of the hot messages, and no others."""
-        self.archive = FactArchive()
-        self.lock = RLock()
+        self.archive: FactArchive = FactArchive()
+        self.lock: RLock = RLock()
         """Held to archive facts and to look into the archive: readers have no other lock."""
-        self.archive_at = HOT + AT_ONCE
+        self.archive_at: int = HOT + AT_ONCE
         """Number of hot messages at which the older ones are archived."""
         self._restored: dict[str, int] = {}
         """Messages that came back from the archive, with the version of their newest fact then."""
-        self.messages = FactMap(self.hot_messages, self.archived_message, self.all_messages)
-        self.parts = FactMap(self.hot_parts, self.archived_part, self._all_parts)
+        self.messages: FactMap[MessageFacts] = FactMap(self.hot_messages, self.archived_message, self.all_messages)
+        self.parts: FactMap[PartFacts] = FactMap(self.hot_parts, self.archived_part, self._all_parts)
 
     def insert(self, name: str, facts: MessageFacts) -> None:
         """Insert a message with its parts."""

@@ -20,7 +20,7 @@ from eventlog.errors import NotFoundError
 from eventlog.history.effective_history import END, History
 from eventlog.history.ranges import Range, covers, shared
 from eventlog.history.seen_by_reply import has_seen
-from eventlog.state.fact_store import FactStore
+from eventlog.state.fact_store import FactMap, FactStore
 from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, MessageFacts, PartFacts, PinFacts
 from eventlog.state.version_log import VersionLog
 
@@ -65,48 +65,48 @@ class State:
     )
 
     def __init__(self) -> None:
-        self.version = 0
-        self.skipped = 0
+        self.version: int = 0
+        self.skipped: int = 0
         """Deltas that were applied in one step with others since the state was read or stored."""
-        self.started = 0
+        self.started: int = 0
         """Version of the event that began the session's own stream, 0 before."""
-        self.erased = False
-        self.queued = False
+        self.erased: bool = False
+        self.queued: bool = False
         """Whether any message ever waited to be promoted."""
-        self.last_message = ""
+        self.last_message: str = ""
         self.pins: dict[str, PinFacts] = {}
-        self.opens = VersionLog("opens")
+        self.opens: VersionLog = VersionLog("opens")
         """Which assistant messages were open, each time that changed."""
-        self.users = VersionLog("users")
+        self.users: VersionLog = VersionLog("users")
         """The user messages, each where it was added and where it was promoted."""
-        self.counts = VersionLog("counts")
+        self.counts: VersionLog = VersionLog("counts")
         """How many messages were visible, each time that changed but by a rollback."""
-        self.asks = VersionLog("asks")
+        self.asks: VersionLog = VersionLog("asks")
         """Which calls were asked and have no result, each time that changed."""
-        self.tools = VersionLog("tools")
+        self.tools: VersionLog = VersionLog("tools")
         """The events that recorded the tools."""
-        self.removals = VersionLog("removals")
+        self.removals: VersionLog = VersionLog("removals")
         """Removals of messages, each with the version that added the message."""
         self.forgotten: tuple[Range, ...] = ()
         """Versions of forgotten records. Of a fork's parents those that its owner knows of."""
         self.hidden: int | None = None
         """By how much these lower the number of visible messages; None: count it when asked."""
-        self.files = VersionLog("files")
+        self.files: VersionLog = VersionLog("files")
         """The events that tell of file states: snapshots and patches."""
         self.compactions: list[tuple[int, str, str]] = []
         """(version, compaction part, state) in order."""
         self.interrupts: list[tuple[int, str]] = []
         """Interrupt requests, and what answered them."""
-        self.history = History()
+        self.history: History = History()
         self.undo: list[tuple[Any, ...]] = []
         """(version, function, its arguments) that take back the newest facts, oldest first; cut by
         `commit_to`.
         """
-        self.facts = FactStore()
-        self.hot_messages = self.facts.hot_messages
-        self.hot_parts = self.facts.hot_parts
-        self.messages = self.facts.messages
-        self.parts = self.facts.parts
+        self.facts: FactStore = FactStore()
+        self.hot_messages: dict[str, MessageFacts] = self.facts.hot_messages
+        self.hot_parts: dict[str, PartFacts] = self.facts.hot_parts
+        self.messages: FactMap[MessageFacts] = self.facts.messages
+        self.parts: FactMap[PartFacts] = self.facts.parts
 
     # -- questions ---------------------------------------------------------------------------
 

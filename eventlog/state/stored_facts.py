@@ -90,7 +90,7 @@ class _Stream:
     def __init__(self, rows: StoredRows, session: str, archive: StoredArchive, hot: list[Row]) -> None:
         self._rows = rows
         self._session = session
-        self.hot = hot
+        self.hot: list[Row] = hot
         """Rows beside the archive, newer than those there."""
         self._indexes: list[_Index] = []
         """The newest first."""
@@ -106,7 +106,8 @@ class _Stream:
 
     def _note(self, archive: StoredArchive) -> None:
         known = {index.run: index for index in self._indexes}
-        self.archive, self._pending = archive, None
+        self.archive: StoredArchive = archive
+        self._pending = None
         self._indexes = [known.get(run) or _Index(run) for run in reversed(archive.runs)]
 
     def find(self, key: str, hashed: int, modulus: int) -> Sequence[Row]:
@@ -175,8 +176,8 @@ class StoredFacts:
     """The stored part of a state's archive."""
 
     def __init__(self, rows: StoredRows, sources: list[Source], newest: StoredArchive | None = None) -> None:
-        self.rows = rows
-        self.sources = sources
+        self.rows: StoredRows = rows
+        self.sources: list[Source] = sources
         """The oldest first, the session's own last if it has one."""
         self._streams: dict[str, _Stream] = {}
         if newest is not None:  # of the checkpoint that the state comes from: the state has what is beside it

@@ -62,7 +62,7 @@ class AnthropicReader:
         """Key of the newest call by its id in the stream."""
         self._usage: dict[str, Any] = {}
         self._reason = ""
-        self.is_over = False
+        self.is_over: bool = False
         """Whether the answer has its end."""
         self._calls = 0
         """Calls that the program has to run."""

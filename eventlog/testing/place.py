@@ -56,11 +56,11 @@ class Held:
     """Appends of a session that wait on their way to the log."""
 
     def __init__(self) -> None:
-        self.entered = threading.Event()
+        self.entered: threading.Event = threading.Event()
         """Set when an append has come."""
-        self.left = threading.Event()
+        self.left: threading.Event = threading.Event()
         """Set when an append is stored or refused."""
-        self.goes_on = threading.Event()
+        self.goes_on: threading.Event = threading.Event()
         """Set to let all go on; they do so by themselves when they have waited too long."""
 
 

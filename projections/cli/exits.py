@@ -64,7 +64,7 @@ class FileFault(Exception):  # noqa: N818  # wraps an error and is none of its o
     def __init__(self, path: str, error: Exception, name: str = "") -> None:
         super().__init__(path)
         self.path = path
-        self.name = name or path
+        self.name: str = name or path
         self.error = error
 
 

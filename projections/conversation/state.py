@@ -106,9 +106,9 @@ class Conversation:
 
     def __init__(self, *, whole: bool, own: str | None = None) -> None:
         """`own` is the target whose opaque compactions count; None: none of them does."""
-        self.whole = whole
-        self.own = own
-        self.target = ""
+        self.whole: bool = whole
+        self.own: str | None = own
+        self.target: str = ""
         """Target of the newest model call that has ended."""
         self.boundaries: dict[str, OpaqueBoundary] = {}
         """By target, its newest opaque compaction behind the newest that counts for all."""
@@ -128,7 +128,7 @@ class Conversation:
         """File touches of calls, each once, the newest last."""
         self.heard: tuple[str, int] = ("", 0)
         """Of the replies that were let go and end turns the one that has seen most, and how far."""
-        self.newest_place = 0
+        self.newest_place: int = 0
         """Place of the newest message that is not the model's."""
         self.where: dict[str, tuple[Message, Part]] = {}
         self.users: dict[str, Message] = {}
@@ -145,8 +145,8 @@ class Conversation:
         """The messages that changed, and which of their parts."""
         self.added: list[Message] = []
         """The messages that began, the newest last."""
-        self.reshaped = True
-        self.tracks_changes = False
+        self.reshaped: bool = True
+        self.tracks_changes: bool = False
         """Whether a reader wants `changed`, `added` and `reshaped` recorded."""
 
     @property
@@ -211,7 +211,8 @@ class Conversation:
 
     def track_changes(self) -> None:
         """Start to record changes, with nothing recorded yet."""
-        self.tracks_changes = self.reshaped = True
+        self.tracks_changes = True
+        self.reshaped = True
 
     def take_changes(self) -> Changes | None:
         """Return what was recorded since the last call, for every reader of this state; or None."""

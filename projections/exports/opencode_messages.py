@@ -31,11 +31,11 @@ class SessionDefaults:
 
     def __init__(self, session: str, directory: str, agent: str, model: Model | None) -> None:
         self.session = session
-        self.directory = directory or "/"
-        self.agent = agent or "build"
-        self.model = model or Model("unknown", "unknown")
-        self.user = ""
-        self.created = 0
+        self.directory: str = directory or "/"
+        self.agent: str = agent or "build"
+        self.model: Model = model or Model("unknown", "unknown")
+        self.user: Any = ""
+        self.created: int = 0
 
     def update(self, info: Record) -> None:
         """Take newer values from a message's info."""

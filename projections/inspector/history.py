@@ -127,15 +127,15 @@ class History:
 
     def __init__(self, models: ModelCatalogue | None = None) -> None:
         """`models` estimate the cost of calls that have none."""
-        self.version = 0
+        self.version: int = 0
         self.steps: list[StepRow] = []
         self.jumps: list[TimelineEntry] = []
         self.messages: list[int] = []
         """Versions at which messages begin, ascending."""
-        self.usage = UsageTotals()
+        self.usage: UsageTotals = UsageTotals()
         """All usage, also of calls that no step shows."""
-        self.first_time = 0
-        self.last_time = 0
+        self.first_time: int = 0
+        self.last_time: int = 0
         self.redacted: set[str] = set()
         """Parts that were redacted in this session."""
         self.attached: dict[str, int] = {}

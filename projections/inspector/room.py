@@ -20,6 +20,7 @@ from projections.view.targets import PROJECTION, TargetFollower, state_for
 
 if TYPE_CHECKING:
     from eventlog import Store
+    from eventlog.session.session import Session
     from projections.conversation.state import Conversation
     from projections.reports.audit import AuditedStep, StepRequest
 
@@ -41,10 +42,10 @@ class Room:
     """One session: its handle, its history, states that were asked for.  Take `lock` first."""
 
     def __init__(self, store: Store, session: str) -> None:
-        self.session = store.session(session)
-        self.lock = RLock()
+        self.session: Session = store.session(session)
+        self.lock: RLock = RLock()
         self.series: WindowSeries | None = None
-        self.report_lock = Lock()
+        self.report_lock: RLock = RLock()
         self.report: tuple[int, dict[str, Any]] | None = None
         """The newest report on the window, and its version."""
         self.verdicts: Counter[str] = Counter()

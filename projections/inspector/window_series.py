@@ -85,7 +85,7 @@ class WindowSeries:
     """The points of one session up to a version."""
 
     def __init__(self, session: Session, history: History) -> None:
-        self.version = history.version
+        self.version: int = history.version
         self.points: list[dict[str, Any]] = []
         self._session = session
         self._waiting = sample(history)[::-1]

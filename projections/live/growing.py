@@ -19,9 +19,9 @@ class GrowingText:
         self._room = max(longest - len(text), 0)
         """Characters that may be added before the text is cut."""
         self._cut = len(text) > longest
-        self.units = units(text[:longest])
+        self.units: int = units(text[:longest])
         """Length of what is committed and shown."""
-        self.ahead = ""
+        self.ahead: str = ""
         """Text that is shown beyond it."""
 
     def commit(self, text: str) -> Iterator[Json]:

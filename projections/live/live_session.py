@@ -70,7 +70,7 @@ class LiveSession:
         require(str, session, "a session is named by its id, a str")
         require_or_none(str, after, "a cursor is a str that a page was sent")
         self.session = session
-        self.gone = False
+        self.gone: bool = False
         """Whether the session is erased: nothing more comes."""
         self._store = store
         self._after = after

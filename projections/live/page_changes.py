@@ -26,7 +26,7 @@ class PageChanges:
         """Complete messages that an event is about."""
         self.parts: dict[str, None] = {}
         """Parts of complete messages that an event is about."""
-        self.covers = False
+        self.covers: bool = False
         """Whether other messages are covered than before."""
         self._open = messages
 

@@ -89,9 +89,9 @@ class Follower(Generic[S]):
         self._projection = projection
         self._source = source
         self._checkpoints = checkpoints
-        self.saved = 0
+        self.saved: int = 0
         """Version of the checkpoint that the state came from, or was stored as; 0 without one."""
-        self.left = 0
+        self.left: int = 0
         """Version of the newest checkpoint that it left on its way."""
         self._inherits = len(source.ancestry()) > 1
         self._restart(at)
@@ -101,6 +101,8 @@ class Follower(Generic[S]):
         self._broken = True
         """Whether an exception broke off `advance`, so that `state` may have half an append."""
         version = _existing(self._source, at)
+        self.version: int
+        self.state: S
         self.version, self.state = _newest(self._projection, self._source, version, self._checkpoints)
         self.saved = self.version
         self._way = _Waypoints(self._projection, self._source, self._checkpoints, self.saved)
@@ -110,7 +112,7 @@ class Follower(Generic[S]):
         self._broken = False
         self.advance(version)
         self.version = version
-        self.renewed = True
+        self.renewed: bool = True
         """Whether `state` was replaced by another object; readers reset it."""
 
     def advance(self, to: int | None = None) -> bool:
@@ -154,7 +156,9 @@ class Follower(Generic[S]):
                 state = redact_parts(projection, state, redacted, source, version)
                 changed = True
             self._redacted = redacted
-        self.state, self.version, self._broken = state, version, False
+        self.state = state
+        self.version = version
+        self._broken = False
         return changed
 
     def follow(self, source: EventSource) -> None:

@@ -80,8 +80,8 @@ class StepHistory:
     def __init__(self, session: Session, after: int = 0) -> None:
         """Read the events behind version `after`, inherited and rolled back ones included."""
         self.steps: list[RecordedStep] = []
-        self.redacted = set(session.reader.inherited_redactions())
-        self.forgotten = min((first for first, _ in session.reader.forgotten()), default=END)
+        self.redacted: set[str] = set(session.reader.inherited_redactions())
+        self.forgotten: int = min((first for first, _ in session.reader.forgotten()), default=END)
         """The first version that was forgotten since."""
         self.compactions: dict[str, tuple[str, ev.CompactionStarted]] = {}
         """By summary message: the message that requested the compaction, and the start of it."""

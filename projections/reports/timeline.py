@@ -133,7 +133,7 @@ class TimelineBuilder:
         self._numbers: Counter[str] = Counter()
         self._steps: dict[str, tuple[int, int]] = {}
         """By message the number of its newest step, and the tokens that are told of it so far."""
-        self.words = FirstWords()
+        self.words: FirstWords = FirstWords()
 
     def entries(self, event: ev.Event, version: int, time: int) -> Iterator[TimelineEntry]:
         """Yield the entries that an event adds to the timeline."""

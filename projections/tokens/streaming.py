@@ -31,8 +31,8 @@ class StreamEstimate:
     def __init__(self, counter: Counter) -> None:
         self._counter = counter
         self._pieces: list[str] = []
-        self.chars = 0
-        self.utf8 = 0
+        self.chars: int = 0
+        self.utf8: int = 0
 
     def feed(self, delta: str) -> None:
         """Add the next piece of the text."""

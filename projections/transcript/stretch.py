@@ -57,7 +57,7 @@ class Stretch:
 
     def __init__(self, commits: Iterable[DecodedCommit], ranges: Ranges) -> None:
         """Of the events of `commits` those in `ranges` count, and those that a rollback leaves."""
-        self.state = Conversation(whole=True)
+        self.state: Conversation = Conversation(whole=True)
         self.deferred: list[PlacedEvent] = []
         """Events about earlier messages, in order."""
         self.about_compactions: list[PlacedEvent] = []

@@ -51,7 +51,7 @@ class Transcript:
             require_version(at)
         self._session = session
         self._texts = texts
-        self.version = session.version if at is None else at
+        self.version: int = session.version if at is None else at
 
     def page(self, size: int = 50, before: int | None = None) -> list[TranscriptMessage]:
         """Return the newest `size` messages that began before version `before`, newest first."""

@@ -81,7 +81,8 @@ def check(proof: dict[str, Any], head: dict[str, Any] | None = None) -> bool:
     return holds and (old is None or consistent(old, proof))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Check the proof and heads in the files that the command line names."""
     the_proof, *heads = (json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:])
     if not check(the_proof, *heads):
         sys.exit("the proof does not hold")
@@ -90,3 +91,7 @@ if __name__ == "__main__":
     )
     sys.stdout.write(the_proof["store"]["root"] + "\n")
     sys.stdout.writelines(f"which continues the history with the head\n{head['digest']}\n" for head in heads)
+
+
+if __name__ == "__main__":
+    main()

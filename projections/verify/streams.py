@@ -49,12 +49,12 @@ class StreamCheck:
         """Faults, each with the first version that it concerns."""
         self._broken = False
         self._seen: set[bytes] = set()
-        self.version = head.base
+        self.version: int = head.base
         """The last version that was read."""
-        self.entry = CatalogEntry()
-        self.messages = 0
+        self.entry: CatalogEntry = CatalogEntry()
+        self.messages: int = 0
         """The visible messages that its appends say."""
-        self.counted = False
+        self.counted: bool = False
         """Whether the newest of them was written by a program that counts them."""
 
     @property

@@ -51,7 +51,7 @@ class Assembly:
         self._index: dict[str, int] = {}
         self._waiting: list[Message] = []
         self._known: dict[str, tuple[NeutralMessage, ...]] = {}
-        self.size = 0
+        self.size: int = 0
         """About how many bytes the rendered messages have."""
         self._tail: tuple[NeutralMessage, ...] | None = None
         """Rendered waiting messages, or None after a change to one of them."""

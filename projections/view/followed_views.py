@@ -25,7 +25,7 @@ class TargetViews:
         self._host = host
         self._views: dict[str | None, FollowedView] = {}
         """By the target that has the state of its own, the least recently used first."""
-        self.newest = self._follow(noted_own_target(host.log, reader), reader)
+        self.newest: FollowedView = self._follow(noted_own_target(host.log, reader), reader)
         """The view that was given last."""
 
     @property

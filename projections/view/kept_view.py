@@ -47,7 +47,7 @@ class KeptView:
     """The view of one session.  Safe across threads."""
 
     def __init__(self, session: str, host: Host) -> None:
-        self.size = 0
+        self.size: int = 0
         self._id = session
         self._host = host
         self._lock = RLock()

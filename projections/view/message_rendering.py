@@ -94,7 +94,7 @@ class MessageRenderer:
     ) -> None:
         """`boundary` is the part with the provider's compaction that is in force, if it is here."""
         parts = [part.id for part in message.parts] if boundary is not None else []
-        self.covered = frozenset(parts[: parts.index(boundary)] if boundary is not None else parts)
+        self.covered: frozenset[str] = frozenset(parts[: parts.index(boundary)] if boundary is not None else parts)
         """The parts before the boundary, which show nothing."""
         self._message = message
         self._boundary = boundary

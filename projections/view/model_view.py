@@ -31,7 +31,7 @@ from projections.view.system_prompt import SystemHook, hooked, system_segments
 from projections.view.targets import ModelViewProjection, addressed, state_for, target_named
 
 if TYPE_CHECKING:
-    from eventlog.values import Model
+    from eventlog.values import Json, Model
     from projections.view.neutral import NeutralMessage
 
 __all__ = [
@@ -97,19 +97,19 @@ class ModelView:
         boundary: str | None = None,
     ) -> None:
         self._session = session
-        self.version = version
+        self.version: int = version
         """The view is that right after this version."""
-        self.options = options
-        self.messages = messages
-        self.system = system
+        self.options: RenderOptions = options
+        self.messages: Messages = messages
+        self.system: tuple[str, ...] = system
         """The system prompt, at most two segments."""
-        self.tools = offer.tools
+        self.tools: Json | None = offer.tools
         """The schemas of the tools that the newest question allows, a JSON array, or None."""
-        self.format = offer.format
+        self.format: Json | None = offer.format
         """The output format that the newest question asks for, as JSON, or None."""
-        self.target = target
+        self.target: str = target
         """The target that it is for, "" if no model is known (`eventlog.values.target_of`)."""
-        self.boundary = boundary
+        self.boundary: str | None = boundary
         """Part of the compaction that it begins with, or None."""
         self._counting = counting
         self._tokens: int | None = None

@@ -45,7 +45,7 @@ _NOTE = "model-view target"
 class ModelViewProjection(ConversationProjection):
     """The projection behind the view.  Its state evicts covered messages."""
 
-    name = "model-view"
+    name: str = "model-view"
     whole = False
 
     def __init__(self, own: str | None = None) -> None:

@@ -46,8 +46,8 @@ class Kept(msgspec.Struct, array_like=True):
         return self.expires is not None and self.expires <= now
 
 
-encode = msgspec.msgpack.encode
-decode = msgspec.msgpack.Decoder(Kept).decode
+encode: Callable[[Any], bytes] = msgspec.msgpack.encode
+decode: Callable[[bytes], Kept] = msgspec.msgpack.Decoder(Kept).decode
 
 
 def time_of(milliseconds: int) -> datetime:

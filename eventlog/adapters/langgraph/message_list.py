@@ -51,7 +51,7 @@ class MessageList:
     """The lists of one thread.  Its caller keeps threads apart."""
 
     def __init__(self, session: Session, serde: SerializerProtocol) -> None:
-        self.feed = _MessageFeed(session, LangChainMapping())
+        self.feed: _MessageFeed = _MessageFeed(session, LangChainMapping())
         self._serde = serde
         self._lines: OrderedDict[int, list[Entry]] = OrderedDict()
 

@@ -46,11 +46,13 @@ class Rejoined:
         self.before: dict[Place, tuple[Stored | None, list[Write]]] = {}
         for place, stored in places.items():
             self.before[place] = thread.before(stored)
-        self.kept = {place: kept for place in sorted(places.keys() - staying) if (kept := self._snapshot(place))}
+        self.kept: dict[Place, Stored] = {
+            place: kept for place in sorted(places.keys() - staying) if (kept := self._snapshot(place))
+        }
         """Snapshots of the run that stay, as what stays of them."""
         places.update(self.kept)
         staying.update(self.kept)
-        self.since = {place: self._since(place) for place in sorted(staying) if self._is_cut(place)}
+        self.since: dict[Place, Since] = {place: self._since(place) for place in sorted(staying) if self._is_cut(place)}
 
     def _source(self, place: Place) -> Place | None:
         found = self.before[place][0]

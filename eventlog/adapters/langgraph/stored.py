@@ -7,7 +7,7 @@ of a channel, stored once, `h/NAMESPACE` the newest checkpoint, `r/RUN` says tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
@@ -86,10 +86,10 @@ class Since(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """The version that had the list of messages before its run, if that was pruned, else 0."""
 
 
-encode = msgspec.msgpack.encode
-decode_checkpoint = msgspec.msgpack.Decoder(Stored).decode
-decode_since = msgspec.msgpack.Decoder(Since).decode
-decode_writes = msgspec.msgpack.Decoder(list[Write]).decode
+encode: Callable[[Any], bytes] = msgspec.msgpack.encode
+decode_checkpoint: Callable[[bytes], Stored] = msgspec.msgpack.Decoder(Stored).decode
+decode_since: Callable[[bytes], Since] = msgspec.msgpack.Decoder(Since).decode
+decode_writes: Callable[[bytes], list[Write]] = msgspec.msgpack.Decoder(list[Write]).decode
 
 
 def key_of(kind: str, space: str, *ids: str) -> str:

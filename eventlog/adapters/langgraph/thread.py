@@ -57,9 +57,9 @@ class Thread:
         self.session = session
         self.given = serde
         """Kept, because threads are found by it."""
-        self.serde = sturdy(serde)
-        self.list = MessageList(session, self.serde)
-        self.lock = RLock()
+        self.serde: SerializerProtocol = sturdy(serde)
+        self.list: MessageList = MessageList(session, self.serde)
+        self.lock: RLock = RLock()
         self._values = session.values
         self._tells = not isinstance(serde, EncryptedSerializer)
 

@@ -74,7 +74,7 @@ class ClaudeCodeMapping:
 
     def __init__(self, *, sidechain: bool = False) -> None:
         self.sidechain = sidechain
-        self.titled = False
+        self.titled: bool = False
         """Whether a person gave the title."""
 
     def read(self, record: Any, to: RecordBuilder) -> None:

@@ -36,7 +36,7 @@ class Links:
     """The newest node of a conversation, and its gaps."""
 
     def __init__(self) -> None:
-        self.tail = ""
+        self.tail: str = ""
         """The last message that a compaction keeps whose summary has not come."""
         self._node: set[str] = set()
         """Records of the newest node."""

@@ -51,15 +51,15 @@ class Thread(Conversation):
 
     def __init__(self, session: str, number: int, report: Report, started: ev.SessionStarted, time: int) -> None:
         self.number = number
-        self.ends = array("Q")
+        self.ends: array[int] = array("Q")
         """Version at the end of each node but the newest."""
-        self.node = 0
+        self.node: int = 0
         """Number of the newest node; node 0 is what stands before the first message."""
-        self.tip = ""
+        self.tip: str = ""
         """Key of the newest record of the conversation."""
         self.linked = False
         """Whether messages name their parents: one of the first two does."""
-        self.links = Links()
+        self.links: Links = Links()
         self.names: dict[int, str] = {}
         """Messages of the newest nodes, of all branches."""
         self.newest: set[int] = set()
@@ -70,7 +70,7 @@ class Thread(Conversation):
         """Keys of the records whose early results the current record's calls received."""
         self.branch: str | None = None
         """Git branch of the newest record."""
-        self.branches = Branches()
+        self.branches: Branches = Branches()
         self._past: dict[str, _Past] = {}
         """The newest calls of all branches, by their parts."""
         super().__init__(session, report, started, time)
@@ -95,7 +95,8 @@ class Thread(Conversation):
         self.add(time, ev.RolledBack(self.ends[node]))
         self.branches.begin(self.node, node)
         self._restore_calls()
-        self.compaction = self.last_user = None
+        self.compaction: tuple[str, str] | None = None
+        self.last_user: str | None = None
         return fork
 
     def _restore_calls(self) -> None:
@@ -115,7 +116,7 @@ class Thread(Conversation):
         for name, call in self.calls.items():
             call.answer.calls.add(name)
             waiting[call.answer.id] = call.answer
-        self.waiting = sorted(waiting.values(), key=lambda answer: answer.node)
+        self.waiting: list[OpenAnswer] = sorted(waiting.values(), key=lambda answer: answer.node)
 
     def on_branch(self, time: int, branch: object) -> None:
         """Record the git branch of a record when it changes."""

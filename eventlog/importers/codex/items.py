@@ -43,23 +43,23 @@ class Rollout:
     def __init__(self, conversation: Conversation, report: Report, provider: str, directory: str, time: int) -> None:
         self.conversation = conversation
         self.report = report
-        self.provider = provider
+        self.provider: str = provider
         self.time = time
-        self.duplicates = Duplicates()
-        self.ids = RecordIndex()
+        self.duplicates: Duplicates = Duplicates()
+        self.ids: RecordIndex = RecordIndex()
         """Ids of messages, and of calls with "c:" before them."""
-        self.prompts = array("Q")
+        self.prompts: array[int] = array("Q")
         """Version before each prompt."""
-        self.ended = False
+        self.ended: bool = False
         """Whether what the model says next is another answer."""
         self.model: Model | None = None
         self.effort: str | None = None
         self.cwd: str | None = directory or None
-        self.window = 0
+        self.window: int = 0
         self.titled = False
         self.told: dict[int, str] = {}
         """Newest message of the user's by the hash of its texts."""
-        self.compacted = ""
+        self.compacted: str = ""
         """Cipher of the newest compaction."""
 
     def settings(self, fields: dict[str, Any], effort: str) -> None:

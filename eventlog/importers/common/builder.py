@@ -37,7 +37,7 @@ class RecordBuilder:
         """Place of the record among those that are told."""
         self.model: Model | None = None
         """The model of answers that name none."""
-        self.begun = False
+        self.begun: bool = False
         """Whether a message of the conversation itself has come."""
 
     @property

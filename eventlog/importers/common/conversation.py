@@ -52,10 +52,10 @@ class Conversation:
         """Begin a session, or, without its first event, go on in one."""
         self.session = session
         self.report = report
-        self.title = "" if started is None else started.title
-        self.remainder = Remainder()
-        self.batch = ImportBatch(session)
-        self.version = 0
+        self.title: str = "" if started is None else started.title
+        self.remainder: Remainder = Remainder()
+        self.batch: ImportBatch = ImportBatch(session)
+        self.version: int = 0
         self.open: OpenAnswer | None = None
         self.latest: OpenAnswer | None = None
         """Newest answer, open or not."""
@@ -66,7 +66,7 @@ class Conversation:
         """Newest calls that were closed as interrupted: a late result may come."""
         self.done: dict[str, str] = {}
         """Parts of the newest calls that have a result, "" once it is cleared."""
-        self.early = EarlyResults(report)
+        self.early: EarlyResults = EarlyResults(report)
         self._call_ids = RecordIndex()
         """Ids of all calls."""
         self.last_user: str | None = None

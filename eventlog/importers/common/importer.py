@@ -73,10 +73,10 @@ class ImportBatch:
     __slots__ = ("bodies", "items", "session", "snapshot", "weight")
 
     def __init__(self, session: str) -> None:
-        self.session = session
+        self.session: str = session
         self.items: list[tuple[int, Event]] = []
         self.bodies: dict[bytes, bytes] = {}
-        self.weight = 0
+        self.weight: int = 0
         """Bytes of the packed bodies."""
         self.snapshot: list[tuple[int, Event]] | None = None
         """Events of a snapshot: a title, remainders; None for formats that only grow.

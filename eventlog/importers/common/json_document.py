@@ -63,7 +63,7 @@ class Document:
         self._file = file
         self._streamed = streamed
         self._mended = mended
-        self.met = False
+        self.met: bool = False
         """Whether the member that is streamed was there, if only as an empty array."""
         self._decoder = json.JSONDecoder()
         self._utf8 = codecs.getincrementaldecoder("utf-8")()

@@ -58,10 +58,10 @@ class ConversationReader(RecordBuilder):
         started = ev.SessionStarted(title, directory=text_of(head.get("cwd")), origin=origin)
         super().__init__(Conversation(f"{name}-{digest[:26]}", report, started, time), time)
         report.sessions.append(self.conversation.session)
-        self.ids = RecordIndex()
-        self.tree = RecordTree(self.conversation)
+        self.ids: RecordIndex = RecordIndex()
+        self.tree: RecordTree = RecordTree(self.conversation)
         self._snapshot = found.snapshot
-        self.title = ""
+        self.title: str = ""
         """Beginning of the first prompt."""
 
     def begin(self, found: ListedConversation) -> None:
@@ -118,7 +118,7 @@ class ConversationReader(RecordBuilder):
     def settings(self, around: dict[str, Any]) -> None:
         """Set the model, tools and system prompt that a request has beside its messages."""
         self.conversation.remainder.plain = False
-        self.model = self.model_named(around.get("model"))
+        self.model: Model | None = self.model_named(around.get("model"))
         if self.model is not None:
             self.conversation.add(self.time, ev.SettingsSet(self.model))
         system = around.get("system") or around.get("instructions")
@@ -173,7 +173,7 @@ class RecordLists:
         conversations: Callable[[BinaryIO, Report], Iterator[ListedConversation]],
         provider: str = "",
     ) -> None:
-        self.name = mapping.format
+        self.name: str = mapping.format
         self.mapping = mapping
         self.provider = provider
         self._detect = detect

@@ -48,7 +48,7 @@ class RecordTree:
         self._waiting: dict[int, _Waiting] = {}
         self._returns = 0
         self._new = ""
-        self.latest = ""
+        self.latest: str = ""
         """The record that the conversation stands behind."""
 
     def __contains__(self, node: str) -> bool:

@@ -50,9 +50,9 @@ class Remainder:
     __slots__ = ("count", "plain", "texts", "values")
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         """Events since the record before."""
-        self.plain = True
+        self.plain: bool = True
         """Whether the record is plain (`parse`); only then events hold its values exactly."""
         self.texts: dict[str, tuple[int, str]] = {}
         self.values: dict[int, tuple[int, str]] = {}

@@ -53,9 +53,9 @@ class JsonlAppend(ImportBatch):
 
     def __init__(self, session: str, first: int, line: int, request: str | None) -> None:
         super().__init__(session)
-        self.first = first
-        self.line = line
-        self.request = request
+        self.first: int = first
+        self.line: int = line
+        self.request: str | None = request
 
 
 def line_of(value: object) -> bytes:

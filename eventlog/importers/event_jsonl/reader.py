@@ -118,17 +118,17 @@ class EventReader:
 
     def __init__(self, report: Report, first_line: bytes) -> None:
         self.report = report
-        self.schema = _schema(first_line)
-        self.lines = 1
+        self.schema: int = _schema(first_line)
+        self.lines: int = 1
         self.session: str | None = None
         """Session whose stream is read; None before the first, and after damage."""
-        self.expected = 0
+        self.expected: int = 0
         """Version of the next event."""
-        self.sessions = 0
-        self.events = 0
+        self.sessions: int = 0
+        self.events: int = 0
         self.known: set[bytes] = set()
         """Digests of the bodies that the session's appends have referred to."""
-        self.ended = False
+        self.ended: bool = False
         self.digest: str | None = None
         """Digest of the body that is being read, which has `text` so far."""
         self.text: list[str | bytes] = []

@@ -108,7 +108,7 @@ class SessionReader:
         name = optional(info, "id")
         if not isinstance(info, dict) or not name or bounded_id(name) != name:
             raise ImportFormatError("not an OpenCode export: its info has no session id")
-        self.info = cast("dict[str, Any]", info)
+        self.info: dict[str, Any] = cast("dict[str, Any]", info)
         self.session = name
         self.report = report
         self._batch = ImportBatch(self.session)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from eventlog import events as ev
 from eventlog.importers.opencode.values import Record, model_of, optional, string, time_of
-from eventlog.values import INTERRUPTED, Body, Content, MessageError
+from eventlog.values import INTERRUPTED, Body, Content, MessageError, Model
 
 __all__ = ["MessageEvents", "MessageFacts"]
 
@@ -41,8 +41,8 @@ class MessageEvents:
         self.id: str = info["id"]
         self.user: bool = info["role"] == "user"
         self.summary: bool = info.get("summary") is True and not self.user
-        self.parent = string(info, "parentID")
-        self.born = max(born, time_of(info, "created"))
+        self.parent: str = string(info, "parentID")
+        self.born: int = max(born, time_of(info, "created"))
         self.items: list[tuple[int, ev.Event]] = []
         self.late: list[tuple[int, ev.Event]] = []
         """Later events of the message."""
@@ -50,11 +50,11 @@ class MessageEvents:
         """Time of the message's end."""
         self.failure: MessageError | None = None
         self.reason: str | None = None
-        self.readable = any(
+        self.readable: bool = any(
             optional(part, "type") == "text" and string(part, "text").strip() for part in record["parts"]
         )
         """Whether it says a text that can be read."""
-        self.model = model_of(info)
+        self.model: Model | None = model_of(info)
         self.parts: list[str] = []
         self.compaction: str | None = None
         self.tail: str | None = None

@@ -8,7 +8,7 @@ open, as in a live answer; so does a message whose stream breaks off. Nothing el
 from __future__ import annotations
 
 from eventlog import events as ev
-from eventlog.importers.common.importer import own_id
+from eventlog.importers.common.importer import Report, own_id
 from eventlog.importers.common.usage import added
 from eventlog.importers.streams.session import StreamSession
 from eventlog.streams.answer import API, AnswerReader
@@ -70,14 +70,14 @@ class ImportedAnswer:
     def __init__(self, session: StreamSession, api: API, hosted: dict[object, ImportedCall]) -> None:
         """`hosted` has the calls of earlier answers that the provider runs, by their keys."""
         self.session = session
-        self.report = session.report
-        self.reader = AnswerReader(api)
-        self.message = ""
+        self.report: Report = session.report
+        self.reader: AnswerReader = AnswerReader(api)
+        self.message: str = ""
         """Its id here; "" while it has not begun."""
-        self.foreign = ""
+        self.foreign: str = ""
         """Its id in the stream."""
-        self.is_done = False
-        self.touched = ""
+        self.is_done: bool = False
+        self.touched: str = ""
         """The part that the newest event is of."""
         self._model: Model | None = None
         self._hosted = hosted

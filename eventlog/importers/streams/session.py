@@ -27,10 +27,10 @@ class StreamSession:
         self.report = report
         identity = path_identity(path)
         digest = sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()
-        self.id = f"{name}-{digest[:26]}"
+        self.id: str = f"{name}-{digest[:26]}"
         self._started = ev.SessionStarted(os.path.basename(path), origin=Origin(name, identity, identity))  # noqa: PTH119  # not always a path
-        self.batch = ImportBatch(self.id)
-        self.rests = Rests()
+        self.batch: ImportBatch = ImportBatch(self.id)
+        self.rests: Rests = Rests()
         self._begun = False
         self._ids: set[str] = set()
         self._base = 0

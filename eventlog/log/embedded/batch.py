@@ -39,10 +39,10 @@ class Batch:
         self.outcomes: list[Outcome] = []
         self.records: list[Record] = []
         """Records to write, and in `part` their effect on the log."""
-        self.part = MemtablePart()
-        self.ready = False
+        self.part: MemtablePart = MemtablePart()
+        self.ready: bool = False
         """Whether all is decided, and the frame prepared in the journal."""
-        self.durable = False
+        self.durable: bool = False
         self.error: BaseException | None = None
         """The outcome of every ticket, in place of its own."""
 

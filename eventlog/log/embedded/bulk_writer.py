@@ -58,7 +58,7 @@ class BulkWriter:
         if folded.address != START:
             self._segments.close()
             raise CallError(f"{directory} was written to after it was copied")
-        self.position = folded.position
+        self.position: int = folded.position
         """Position of the last copied event."""
 
     def _refuse_written_to(self) -> None:

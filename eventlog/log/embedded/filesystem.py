@@ -11,6 +11,7 @@ import fcntl
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,10 +70,10 @@ class JournalIO:
         """Open a file; a new one is readable by its owner only."""
         return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
-    pread = staticmethod(os.pread)
+    pread: Callable[[int, int, int], bytes] = staticmethod(os.pread)
     """`(fd, size, offset)`: read up to `size` bytes; fewer only at the end of the file."""
 
-    pwrite = staticmethod(os.pwrite)
+    pwrite: Callable[[int, bytes | bytearray | memoryview, int], int] = staticmethod(os.pwrite)
     """`(fd, data, offset)`: write; returns how many bytes were written, which may be fewer."""
 
     def fdatasync(self, fd: int) -> None:

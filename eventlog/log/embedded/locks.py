@@ -100,7 +100,7 @@ class Presence:
 
     def __init__(self, directory: Path, *, read_only: bool) -> None:
         flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
-        self.alone = True
+        self.alone: bool = True
         """Whether no other has it open; then no other can open it before `share`."""
         try:
             self._fd = os.open(directory / "open", flags | os.O_CLOEXEC, 0o600)

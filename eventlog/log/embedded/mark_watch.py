@@ -23,7 +23,7 @@ class MarkWatch:
     """Wakes one thread at a time when the file is written, or when `wake` is called."""
 
     def __init__(self, path: str) -> None:
-        self.deaf = False
+        self.deaf: bool = False
         """Whether the system does not say when the file is written: waits are to be short."""
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
         self._file = -1

@@ -47,11 +47,11 @@ class MemtablePart:
         self.bodies: dict[bytes, bytes] = {}
         self.lists: PartLists | None = None
         """The lists of its sessions; None until one is asked for."""
-        self.end = 0
+        self.end: int = 0
         """Address behind the last frame."""
-        self.position = 0
+        self.position: int = 0
         """Position of the last event."""
-        self.size = 0
+        self.size: int = 0
         """Bytes of journal."""
 
     def add_commit(
@@ -112,7 +112,7 @@ class Memtable:
     def __init__(self, part_bytes: int) -> None:
         self._limit = part_bytes
         self.parts: list[MemtablePart] = [MemtablePart()]
-        self.size = 0
+        self.size: int = 0
 
     def extend(self, frame: MemtablePart) -> None:
         """Add one committed frame."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from eventlog.log.commit import Head
     from eventlog.log.contract import Place
+    from eventlog.log.embedded.lookup import Lookup
     from eventlog.log.embedded.options import Options
     from eventlog.log.lists import ListsOf
 
@@ -103,12 +104,12 @@ class Partition:
                 hold.close()
             self.release_locks()
             raise
-        self.tail = Tail(journal, segments, mark, options, self._worker.call)
-        self.watchers = Watchers(self.tail)
+        self.tail: Tail = Tail(journal, segments, mark, options, self._worker.call)
+        self.watchers: Watchers = Watchers(self.tail)
         self.tail.moved = self.watchers.wake
         self.tail.is_left, self.tail.open_next = self._is_left, self._open_next
-        self.derived = DerivedBuffer(self.tail)
-        self.lookup = self.tail.lookup
+        self.derived: DerivedBuffer = DerivedBuffer(self.tail)
+        self.lookup: Lookup = self.tail.lookup
         try:
             self._presence.share()
             if read_only:
@@ -359,7 +360,9 @@ class Partition:
         """
         try:
             full = self.tail.memtable.size >= self.options.fold_bytes or self.derived.full
-            if full and self.commits is not None and not self.finished:  # else the journal has it all, until it is opened again
+            if (
+                full and self.commits is not None and not self.finished
+            ):  # else the journal has it all, until it is opened again
                 self.fold()
             self._fold_error = None
         except Exception as error:  # noqa: BLE001 - later folds must be tried

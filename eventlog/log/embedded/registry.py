@@ -31,9 +31,9 @@ class Shared:
     __slots__ = ("handles", "key", "partition")
 
     def __init__(self, key: _Key, partition: Partition) -> None:
-        self.key = key
-        self.partition = partition
-        self.handles = 0
+        self.key: _Key = key
+        self.partition: Partition = partition
+        self.handles: int = 0
 
 
 class Registry:
@@ -45,7 +45,7 @@ class Registry:
     """
 
     def __init__(self) -> None:
-        self.lock = RLock()
+        self.lock: RLock = RLock()
         self.open: dict[_Key, Shared] = {}
         self._forks: list[Fork] = []
 

@@ -55,22 +55,22 @@ class Tail:
         options: Options,
         grown: Callable[[], object],
     ) -> None:
-        self.journal = journal
-        self.segments = segments
+        self.journal: Journal = journal
+        self.segments: Segments = segments
         self.mark = mark
         """None until a writer has recovered."""
-        self.memtable = Memtable(max(options.fold_bytes // _PARTS, 1))
-        self.limit = options.fold_bytes * _LIMIT
+        self.memtable: Memtable = Memtable(max(options.fold_bytes // _PARTS, 1))
+        self.limit: int = options.fold_bytes * _LIMIT
         """Bytes that writers wait for a fold at."""
-        self.position = 0
+        self.position: int = 0
         """Position of the last event that is committed and known here."""
         self.salts: list[bytes] = []
         """Random bytes for the leaves of the next commits; for the leader only."""
-        self.closed = False
+        self.closed: bool = False
         self.poison: EventlogError | None = None
         """Why nothing more is written."""
-        self.guard = RLock()  # a signal handler may read, or fork, in the middle of anything
-        self.lookup = Lookup(self.guard, self.memtable, segments, self.require_open)
+        self.guard: RLock = RLock()  # a signal handler may read, or fork, in the middle of anything
+        self.lookup: Lookup = Lookup(self.guard, self.memtable, segments, self.require_open)
         self._options = options
         self._grown = grown
         self.is_left: Callable[[], bool] = lambda: False

@@ -40,13 +40,13 @@ class Watermark:
     """The mapped watermark.  `last` is the raw value that this process has acted upon."""
 
     def __init__(self, path: Path, generation: int, *, read_only: bool) -> None:
-        self.path = str(path)
+        self.path: str = str(path)
         self._generation = _pair(generation)
         self._file = -1
         """The file of a mark that is moved here."""
         self.words: mmap.mmap | bytes = self._mapped(read_only=read_only)
-        self.short = not isinstance(self.words, mmap.mmap)
-        self.last = b""
+        self.short: bool = not isinstance(self.words, mmap.mmap)
+        self.last: bytes = b""
         self._unknown = b""
 
     def _mapped(self, *, read_only: bool) -> mmap.mmap | bytes:

@@ -47,12 +47,12 @@ class Change:
     __slots__ = ("added", "after", "before", "number", "partition", "revision", "session")
 
     def __init__(self, session: str, partition: int, number: int, before: Known | None) -> None:
-        self.session = session
-        self.partition = partition
-        self.number = number
-        self.before = before
+        self.session: str = session
+        self.partition: int = partition
+        self.number: int = number
+        self.before: Known | None = before
         self.after: Head | None = None if before is None else before.head
-        self.revision = new_revision()
+        self.revision: int = new_revision()
         """The revision that its row gets."""
         self.added: list[int] = []
         """Places of its commits in the batch."""

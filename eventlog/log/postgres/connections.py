@@ -59,7 +59,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 class LogConnection(Connection[tuple[Any, ...]]):
     """A connection that notes whether the server warned of something."""
 
-    warned = ""
+    warned: str = ""
     """The newest warning; its user empties it before a statement."""
 
     def note(self, diagnostic: Diagnostic) -> None:

@@ -90,9 +90,9 @@ class Reader:
         settings: Settings,
         seen: Seen,
     ) -> None:
-        self.identity = settings.identity
+        self.identity: bytes = settings.identity
         """16 bytes that name the store and its edition, as they were last read."""
-        self.made = settings.made
+        self.made: bytes = settings.made
         """16 bytes that name the log, from its making or restore on."""
         self._seen = seen
         self._connections = connections

@@ -120,12 +120,12 @@ class Settings:
     """Settings that a log was made with, and its identity."""
 
     def __init__(self, stored: dict[str, bytes]) -> None:
-        self.version = int(stored["version"])
-        self.partitions = int(stored["partitions"])
-        self.identity = stored["identity"]
-        self.made = stored["made"]
+        self.version: int = int(stored["version"])
+        self.partitions: int = int(stored["partitions"])
+        self.identity: bytes = stored["identity"]
+        self.made: bytes = stored["made"]
         """16 bytes that name the log, from its making or restore on; a rewrite leaves them."""
-        self.encryption = stored["encryption"].decode()
+        self.encryption: str = stored["encryption"].decode()
         """The note of an encrypted log, "" of one that is not (`eventlog/open_log.py`)."""
 
 

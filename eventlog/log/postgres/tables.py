@@ -75,7 +75,7 @@ class Tables:
         self._bodies: set[bytes] = set()
         self._named: set[bytes] = set()
         """Bodies that commits name, as far as that was noted."""
-        self.position = 0
+        self.position: int = 0
         """Position in the source up to which it was copied."""
 
     def head(self, session: str) -> Head | None:

@@ -67,7 +67,7 @@ class BackgroundSummary:
 
     def __init__(self, session: Session, state: WindowState, summarizer: Summarizer, model: Model | None) -> None:
         """`model` writes the summaries; None is the conversation's."""
-        self.waits = 0
+        self.waits: int = 0
         """Steps that had to wait for the summary, since the window was full before it was done."""
         self._session = session
         self._state = state

@@ -101,7 +101,7 @@ class SummaryRun:
             prompt=prompt,
             transform=hooks.messages,
         )
-        self.prompt_digest = self._first_digest()
+        self.prompt_digest: bytes | None = self._first_digest()
         """Digest of the first request's prompts; None if there can be no request."""
         self._record = SummaryRecord(
             SUMMARY_RENDERER,
@@ -112,7 +112,7 @@ class SummaryRun:
             prompt=prompt,
             begun=None if begun is None else replace(begun, prompt_digest=self.prompt_digest),
         )
-        self.requests = 0
+        self.requests: int = 0
         """Requests that were made so far."""
 
     def write(self, reply: Reply) -> str:

@@ -102,7 +102,7 @@ class ContextWindow:
         """
         require(int, checkpoint_every, "checkpoint_every is a number of events")
         require_call(summarizer, "a summariser is a function that is given a request")
-        self.state = WindowState(
+        self.state: WindowState = WindowState(
             session,
             policy,
             model=model,

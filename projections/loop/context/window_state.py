@@ -90,7 +90,7 @@ class WindowState:
         if limits is not None:
             require_limits(limits)
         require(str, endpoint, "an endpoint is named by a str")
-        self.hooks = hooks or Hooks()
+        self.hooks: Hooks = hooks or Hooks()
         self.endpoint = endpoint
         """The caller's name of the host, region or account that is asked."""
         self.pays_for_summaries = False
@@ -166,16 +166,18 @@ class WindowState:
 
     def _configure(self, settings: _Settings, state_from: int) -> None:
         self._settings = settings
-        self.policy = switched(decode_policy(settings.policy), self._environment)
+        self.policy: ContextPolicy = switched(decode_policy(settings.policy), self._environment)
         """The policy in force, with the switches of the environment."""
-        self.model = settings.model
-        self.limits = settings.limits
-        self.usable = usable(settings.limits, self.policy.overflow)
+        self.model: Model | None = settings.model
+        self.limits: Limits | None = settings.limits
+        self.usable: int | None = usable(settings.limits, self.policy.overflow)
         """Tokens that a request may have before the conversation is compacted; None: any number."""
         options = self._given_options or preset(self.policy.preset)
         state_from = max(options.state_from, state_from)
         target = target_of(settings.model, self.endpoint) if self.endpoint else options.target
-        self.options = msgspec.structs.replace(options, model=settings.model, state_from=state_from, target=target)
+        self.options: RenderOptions = msgspec.structs.replace(
+            options, model=settings.model, state_from=state_from, target=target
+        )
         self._live.render_with(self.options)
         self._counter = counter_named(self.policy.counter or encoding_for(self._named_model))
         self._views = self.new_counter()

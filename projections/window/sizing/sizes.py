@@ -53,7 +53,7 @@ class Sizes(ABC):
         self._results: dict[str, tuple[Stamp, int]] = {}
         self._arguments: dict[str, tuple[Content, int]] = {}
         self._paths: dict[str, tuple[Content, tuple[str, ...]]] = {}
-        self.ratio = 1.0
+        self.ratio: float = 1.0
         """Tokens that the provider reports for one counted here."""
 
     def update(self, state: Conversation) -> None:

@@ -51,14 +51,14 @@ class Journal:
         self._fd = -1
         self._salt = b""
         self._size = 0
-        self.middle = 0
+        self.middle: int = 0
         """Address in the middle of the current file: from there on a spare should be made."""
         self._buffer = bytearray()
         self._unflushed: OSError | None = None
         """Why a flush failed: from then on it is unknown what is on disk."""
-        self.address = 0
+        self.address: int = 0
         """Where the next frame begins."""
-        self.position = 0
+        self.position: int = 0
         """Position of the last event before `address`."""
 
     @classmethod

@@ -159,5 +159,5 @@ def _write(environment: Any) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv[1])
-    faults = walk(sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5:])
+    faults: list[str] = walk(sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5:])
     sys.stdout.write("".join(f"{fault}\n" for fault in faults))

@@ -113,15 +113,20 @@ def _points(reading: Any, begin: bytes, last: int) -> Iterator[tuple[bytes, byte
             yield key, bytes(value)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Copy what the command line names."""
     sys.path.insert(0, sys.argv[1])
     import lmdb
 
     _, _, old, new, form, name, way, batch, begin, last = sys.argv
     options: dict[str, Any] = {"max_dbs": 64, "lib_version": int(form)}
-    room = looked(room_for, f"{old}/data.mdb")
+    room: Any = looked(room_for, f"{old}/data.mdb")
     with able(lmdb.open, new, map_size=room, sync=False, mode=0o600, **options) as target:
-        source = looked(lmdb.open, old, readonly=True, create=False, lock=False, **options)
+        source: Any = looked(lmdb.open, old, readonly=True, create=False, lock=False, **options)
         with source:
             if copy(source, target, name, way, batch=int(batch), begin=bytes.fromhex(begin), last=int(last)):
                 sys.stdout.write("whole")
+
+
+if __name__ == "__main__":
+    main()

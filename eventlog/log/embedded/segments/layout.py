@@ -17,6 +17,7 @@ from eventlog.log.validation import MAX_ID_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from eventlog.log.contract import BodyPlace
 
@@ -143,7 +144,7 @@ class ChunkRow(msgspec.Struct, frozen=True, array_like=True):
     last_position: int
 
 
-encode = msgspec.msgpack.Encoder().encode
+encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 _folded = msgspec.msgpack.Decoder(FoldState).decode
 _head = msgspec.msgpack.Decoder(HeadRow).decode
 _place = msgspec.msgpack.Decoder(tuple[int, int, int, int]).decode

@@ -55,11 +55,11 @@ class Segments:
         self, path: Path, *, read_only: bool, map_bytes: int, lists_of: ListsOf | None = None, hold: Hold | None = None
     ) -> None:
         self._hold = hold
-        self.generation = Generation() if hold is None else hold.generation
+        self.generation: Generation = Generation() if hold is None else hold.generation
         """Generation of the files, which stay as long as this is held."""
-        self.environment = Environment(path, TREES, read_only=read_only, map_bytes=map_bytes)
+        self.environment: Environment = Environment(path, TREES, read_only=read_only, map_bytes=map_bytes)
         self._trees = self.environment.trees
-        self.lists = ListIndex(self._trees["derived"], self._trees["sessions"], lists_of)
+        self.lists: ListIndex = ListIndex(self._trees["derived"], self._trees["sessions"], lists_of)
         self._blocks = Blocks(self._trees["data"])
 
     def close(self) -> None:

@@ -122,22 +122,19 @@ class CommittedState:
         self.state.forget(forgotten_in(self.log, self.session))
         self.uncounted += self.state.visible - before
 
-    def is_due(self) -> bool:
-        """Return whether the state is to be stored: a replay would be long."""
-        return self.state.version - self.state.skipped >= self.keep_at
-
     def keep_if_due(self) -> None:
         """Store the state, all of which is committed, if `checkpoint_events` came since the last.
 
         Where another handle stored it last, its archive is taken over: none writes what is there
         already.
         """
-        if not self.is_due():
-            return
         version = self.state.version
+        applied = version - self.state.skipped
+        if applied < self.keep_at:  # a replay is short
+            return
         saved = newest_state(self.log, self.session, version)
         self.keep_at = saved + self.checkpoint_events
-        if not self.is_due():
+        if applied < self.keep_at:
             return
         if saved > self._rests_on:
             state, self._rests_on = load_state(self.log, self.streams, version)

@@ -263,7 +263,6 @@ class GroupCommit:
             if tail.memtable.size >= tail.limit:
                 self._wait_for_room()
             tail.lock_to_write(self._lock)
-            tail.catch_up_to_write()
             batch.part.position = tail.position
             for ticket in tickets:
                 request = ticket.request

@@ -253,10 +253,9 @@ class Partition:
         if not self.tail.journal.takes_room():
             return False
         try:
-            self.lock.acquire()
+            self.tail.lock_to_write(self.lock)
             if not self._presence.alone_again():
                 return False
-            self.tail.catch_up_to_write()
             address = self.tail.journal.renew()
             if not self.tail.end_at(address):
                 write_address(self.tail.segments, address)

@@ -66,8 +66,7 @@ def make_next(
                 copy_folded(copy)
                 lock = WriterLock(path, options.busy_timeout)
                 try:
-                    lock.acquire()
-                    partition.tail.catch_up_to_write()
+                    partition.tail.lock_to_write(lock)
                     copy_to(copy, partition.tail.position)
                     with partition.tail.guard:
                         heads = partition.tail.memtable.heads()
@@ -93,7 +92,7 @@ def _become(partition: Partition, copy: BulkWriter) -> None:
     io.reach("rewriting: switching")
     generations.commit(partition.path, io.random(16).hex())
     io.reach("rewriting: committed")
-    tail.catch_up_to_write()
+    tail.catch_up()
     io.reach("rewriting: moved")
 
 

@@ -152,35 +152,37 @@ class Tail:
                 self.moved()
 
     def lock_to_write(self, lock: WriterLock) -> None:
-        """Take the writers' lock, with the generation in force open; `lock.release` must follow."""
-        lock.acquire()
+        """Take the writers' lock, and read the journal to its very end; `release` must follow.
+
+        The files of another generation are opened without the lock: that needs LMDB's, which a
+        rewriting of that one may have, while it waits for the writers'.
+        """
         mark = self.mark
-        while mark is not None and mark.elsewhere and self._is_left_to_open(lock):
-            with self.guard:
+        assert mark is not None
+        while True:
+            lock.acquire()
+            with self.guard:  # also for a look: another thread may be in the middle of catching up
                 if self.closed or self._changing:
                     self.refuse()
+                if mark.words[:16] == mark.last and not self._unfinished and not self.journal.continues():
+                    return
+                if not (mark.elsewhere and self._is_left_to_open(lock)):
+                    self._change(mark, to_the_end=True)
+                    return
                 self._change(mark, to_the_end=False)
-            lock.acquire()
 
     def _is_left_to_open(self, lock: WriterLock) -> bool:
-        """Return whether another generation is in force, and if so, release the lock.
-
-        Opening needs LMDB's lock: a rewriting of that one may have it, and wait for the writers'.
-        """
+        """Return whether another generation is in force, and if so, release the lock."""
         left = self.is_left()
         if left:
             lock.release()
         return left
 
-    def catch_up_to_write(self) -> None:
-        """Read the journal to its very end, under the writers' lock."""
-        mark = self.mark
-        assert mark is not None
-        with self.guard:  # also for a look: another thread may be in the middle of catching up
-            if self.closed or self._changing:
-                self.refuse()
-            if mark.words[:16] != mark.last or self._unfinished or self.journal.continues():
-                self._change(mark, to_the_end=True)
+    def catch_up(self) -> None:
+        """Go over to the generation that was just made, under the writers' lock."""
+        assert self.mark is not None
+        with self.guard:
+            self._change(self.mark, to_the_end=True)
 
     def publish(self, part: MemtablePart) -> None:
         """Make a frame that was just flushed visible to all; once more if that was broken off."""

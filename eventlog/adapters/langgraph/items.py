@@ -18,7 +18,19 @@ from langgraph.store.base import MatchCondition
 from eventlog.errors import ArgumentValueError
 from eventlog.importers.common.json_lines import is_array, is_object
 
-__all__ = ["Kept", "Place", "decode", "encode", "is_found", "key_in", "matches", "place_in", "prefix_of", "time_of"]
+__all__ = [
+    "Kept",
+    "Place",
+    "decode",
+    "encode",
+    "end_of",
+    "is_found",
+    "key_in",
+    "matches",
+    "place_in",
+    "prefix_of",
+    "time_of",
+]
 
 LONGEST = 240
 """Bytes of a key that is no hash."""
@@ -58,6 +70,11 @@ def time_of(milliseconds: int) -> datetime:
 def prefix_of(namespace: Iterable[str]) -> str:
     """Return how the keys of a namespace, and of those below it, begin."""
     return _cut("".join(f"{label}." for label in namespace))
+
+
+def end_of(namespace: Iterable[str]) -> str:
+    """Return what is greater than the keys of a namespace, and less than those of the next one."""
+    return "".join(f"{label}." for label in namespace) + "/"
 
 
 def key_in(namespace: tuple[str, ...], key: str) -> str:

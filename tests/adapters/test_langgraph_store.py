@@ -170,6 +170,16 @@ def test_namespaces_with_many_items_hide_none(engine: Engine) -> None:
         assert ours.list_namespaces(**one) == theirs.list_namespaces(**one), one
 
 
+def test_namespaces_with_lone_surrogates_are_found(engine: Engine) -> None:
+    """They are searched and listed by their names, beside a namespace without."""
+    store, odd = EverdeltaStore(engine.open()), "a\ud800"
+    store.batch([PutOp(("a",), f"{number}", {}) for number in range(PAGE + 1)])
+    store.batch([PutOp((odd,), "k", {}), PutOp((odd, "é"), "k", {})])
+    assert [item.namespace for item in store.search((odd,))] == [(odd,), (odd, "é")]
+    assert store.list_namespaces(prefix=(odd,)) == [(odd,), (odd, "é")]
+    assert store.list_namespaces(max_depth=1) == [("a",), (odd,)]
+
+
 def test_a_list_of_namespaces_does_not_read_the_keys_of_each_item(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

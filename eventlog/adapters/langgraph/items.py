@@ -93,7 +93,9 @@ def place_in(name: str) -> Place | None:
 
 
 def _cut(name: str) -> str:
-    return name.encode("utf-8", "surrogatepass")[:CUT].decode("utf-8", "ignore")
+    """Return the characters that lie whole in the first `CUT` bytes, lone surrogates among them."""
+    data = name.encode("utf-8", "surrogatepass")
+    return name if len(data) <= CUT else name[: sum(byte & 0xC0 != 0x80 for byte in data[1 : CUT + 1])]
 
 
 def is_found(value: Any, wanted: Any) -> bool:

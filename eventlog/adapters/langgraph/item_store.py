@@ -54,7 +54,7 @@ __all__ = ["EverdeltaStore"]
 MINUTE = 60_000
 """Milliseconds."""
 PAGE = 64
-"""Keys read at once for a list of namespaces; it goes on behind the namespace of the last one."""
+"""Keys that a list of namespaces reads at once."""
 LONGEST_TTL = 1_000_000_000
 """Minutes."""
 

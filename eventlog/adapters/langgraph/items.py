@@ -73,7 +73,7 @@ def prefix_of(namespace: Iterable[str]) -> str:
 
 
 def end_of(namespace: Iterable[str]) -> str:
-    """Return what is greater than the keys of a namespace, and less than those of the next one."""
+    """Return a text between the keys of a namespace and those of the next one."""
     return "".join(f"{label}." for label in namespace) + "/"
 
 
@@ -93,7 +93,7 @@ def place_in(name: str) -> Place | None:
 
 
 def _cut(name: str) -> str:
-    """Return the characters that lie whole in the first `CUT` bytes, lone surrogates among them."""
+    """Return the characters whole within `CUT` bytes, lone surrogates included."""
     data = name.encode("utf-8", "surrogatepass")
     return name if len(data) <= CUT else name[: sum(byte & 0xC0 != 0x80 for byte in data[1 : CUT + 1])]
 

@@ -96,7 +96,7 @@ def test_items_are_in_the_order_of_keys(engine: Engine) -> None:
 
 
 def test_pages_of_keys_are_the_whole(engine: Engine) -> None:
-    """Pages of any size give each key once, in order: in a fork, too, and none that was dropped."""
+    """Pages of any size give each key once, in order, also in a fork."""
     session = engine.open().create_session()
     names = [f"{user}/{number}" for user in ("a", "é", "\U0001f600") for number in range(2 * LEAF_KEYS)]
     for key in names:

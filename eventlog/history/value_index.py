@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from itertools import islice
 from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -85,10 +86,19 @@ class ValueIndex:
         name = key_bytes(key)
         return self._complete(upto, lambda tree: tree.newest(name, upto))
 
-    def newest_of_all(self, prefix: str = "", upto: int = END) -> list[Change]:
-        """Return the newest change up to a version of every key with a prefix, in key order."""
-        start = key_bytes(prefix)
-        return self._complete(upto, lambda tree: list(tree.newest_of_all(start, upto)))
+    def newest_of_all(
+        self, prefix: str = "", upto: int = END, after: str = "", limit: int | None = None
+    ) -> list[Change]:
+        """Return the newest change up to a version of every key with a prefix, in key order.
+
+        Of keys greater than `after`. With a `limit` of the first ones that have a value.
+        """
+
+        def look(tree: ValueTree) -> list[Change]:
+            found = tree.newest_of_all(key_bytes(prefix), upto, key_bytes(after))
+            return list(found if limit is None else islice((one for one in found if not one.dropped), limit))
+
+        return self._complete(upto, look)
 
     def _complete(self, upto: int, look: Callable[[ValueTree], T]) -> T:
         """Look into the index once it knows all changes up to a version.

@@ -116,17 +116,25 @@ class ValueTree:
             name = key[: at + 1]
         return None
 
-    def newest_of_all(self, prefix: bytes, upto: int) -> Iterator[Change]:
-        """Yield the newest change up to a version of every key with a prefix, in key order."""
+    def newest_of_all(self, prefix: bytes, upto: int, after: bytes = b"") -> Iterator[Change]:
+        """Yield the newest change up to a version of every key with a prefix, in key order.
+
+        Nodes whose keys are all up to `after` are not read.
+        """
         waiting: list[bytes] = [b""]
         while waiting:
             node = self._node(waiting.pop())
             if node is None:
                 continue
             for entry in node.entries:
-                if entry.key.startswith(prefix) and (found := self._as_of(entry, upto)) is not None:
+                if (
+                    entry.key > after
+                    and entry.key.startswith(prefix)
+                    and (found := self._as_of(entry, upto)) is not None
+                ):
                     yield found
             below = [node.prefix + bytes((byte,)) for byte in reversed(node.children)]
+            below = [name for name in below if name >= after[: len(name)]]
             waiting += [name for name in below if name.startswith(prefix) or prefix.startswith(name)]
 
     def _as_of(self, entry: Entry, upto: int) -> Change | None:

@@ -20,13 +20,13 @@ from eventlog import events as ev
 from eventlog.append.backoff import Backoff
 from eventlog.codec.decoded import entries_of
 from eventlog.codec.large_texts import to_content, to_data
-from eventlog.errors import ConflictError, DamagedError
+from eventlog.errors import CallError, ConflictError, DamagedError
 from eventlog.errors.base import brief
 from eventlog.history.ancestry import commits_with
 from eventlog.history.effective_history import END
 from eventlog.history.value_index import ValueIndex
 from eventlog.ids import check_key
-from eventlog.validation import require, require_version
+from eventlog.validation import require, require_or_none, require_version
 
 if TYPE_CHECKING:
     from eventlog.history.effective_history import StreamRange
@@ -117,16 +117,32 @@ class Values:
         """
         return self._read(self._listed(prefix))
 
-    def keys(self, prefix: str = "") -> list[str]:
-        """Return the keys that begin with a prefix, in their order; no value is read."""
-        return [key for name, found in self._listed(prefix) if not self._was_freed(*found, key := _key_of(name))]
+    def keys(self, prefix: str = "", *, after: str = "", limit: int | None = None) -> list[str]:
+        """Return the keys that begin with a prefix, in their order; no value is read.
 
-    def _listed(self, prefix: str) -> list[tuple[bytes, tuple[StreamRange, Change]]]:
-        """Return the newest change of each key with a prefix, dropped ones left out."""
+        A page has at most `limit` keys, those next after the key `after`. In a session that is no
+        fork, and on a shelf, a page costs what it shows and the dropped keys in between.
+        """
+        require(str, after, "a key to go on after is a str")
+        require_or_none(int, limit, "a limit is a whole number, or None")
+        if limit is not None and limit < 1:
+            raise CallError(f"a limit is 1 or more, not {limit}: leave it out for all keys")
+        listed = self._listed(prefix, after, limit)
+        return [key for name, found in listed if not self._was_freed(*found, key := _key_of(name))][:limit]
+
+    def _listed(
+        self, prefix: str, after: str = "", limit: int | None = None
+    ) -> list[tuple[bytes, tuple[StreamRange, Change]]]:
+        """Return the newest change of each key with a prefix, dropped ones left out.
+
+        Where one stream has all values, `limit` keys are enough.
+        """
         require(str, prefix, "a prefix is a str")
         newest: dict[bytes, tuple[StreamRange, Change]] = {}
-        for stream in self._streams():
-            for change in self._index(stream).newest_of_all(prefix, stream.last):
+        streams = self._streams()
+        for stream in streams:
+            most = limit if len(streams) == 1 else None
+            for change in self._index(stream).newest_of_all(prefix, stream.last, after, most):
                 newest[change.key] = (stream, change)
         return sorted((key, found) for key, found in newest.items() if not found[1].dropped)
 

@@ -22,7 +22,8 @@ from langgraph.store.memory import InMemoryStore
 
 from eventlog import CallError
 from eventlog.adapters.langgraph import EverdeltaStore
-from eventlog.adapters.langgraph.items import decode
+from eventlog.adapters.langgraph.item_store import PAGE
+from eventlog.adapters.langgraph.items import decode, place_in
 from eventlog.testing.file_search import files_with
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 
@@ -130,6 +131,73 @@ def test_namespaces_are_listed_as_by_the_store_in_memory(engine: Engine) -> None
         store.batch([PutOp(("langgraph", "own"), "k", {})])  # which `put` refuses
         assert store.get(("langgraph", "own"), "k") is not None
         assert len(store.search(())) == len(names) + 1
+
+
+def test_namespaces_with_many_items_hide_none(engine: Engine) -> None:
+    """Behind a namespace of several pages come those below it, beside it, and with long keys."""
+    ours, theirs = EverdeltaStore(engine.open()), InMemoryStore()
+    namespaces = [
+        "a",
+        "a -",
+        "a -b",
+        "a /",
+        "a b",
+        "a b /",
+        "a b c",
+        "a b c d",
+        "a-",
+        "a/",
+        "ab",
+        "b",
+        LONG,
+        f"a {LONG}",
+    ]
+    puts = [
+        PutOp(tuple(name.split()), key, {})
+        for name in namespaces
+        for key in [*(f"{number}" for number in range(PAGE + 1 if name in {"a", "a b", "ab"} else 2)), "." + LONG, "/"]
+    ]
+    stores: list[BaseStore] = [ours, theirs]
+    for store in stores:
+        store.batch(puts)
+    asked: list[dict[str, Any]] = [
+        {},
+        *({"max_depth": depth} for depth in (1, 2, 3)),
+        *({"prefix": prefix} for prefix in [("a",), ("a", "*", "c"), ("*", "b"), ("a", "b"), ("a", LONG), (LONG,)]),
+        *({"suffix": suffix} for suffix in [("/",), ("b", "*"), (LONG,)]),
+    ]
+    for one in asked:
+        assert ours.list_namespaces(**one) == theirs.list_namespaces(**one), one
+
+
+def test_namespaces_with_lone_surrogates_are_found(engine: Engine) -> None:
+    """They are searched and listed by their names, beside a namespace without."""
+    store, odd = EverdeltaStore(engine.open()), "a\ud800"
+    store.batch([PutOp(("a",), f"{number}", {}) for number in range(PAGE + 1)])
+    store.batch([PutOp((odd,), "k", {}), PutOp((odd, "é"), "k", {})])
+    assert [item.namespace for item in store.search((odd,))] == [(odd,), (odd, "é")]
+    assert store.list_namespaces(prefix=(odd,)) == [(odd,), (odd, "é")]
+    assert store.list_namespaces(max_depth=1) == [("a",), (odd,)]
+
+
+def test_a_list_of_namespaces_does_not_read_the_keys_of_each_item(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three namespaces of many items take a page for each, and one by its name reads no other."""
+    store = EverdeltaStore(engine.open())
+    store.batch([PutOp(("users", f"u{user}"), f"{number}", {}) for user in range(3) for number in range(5 * PAGE)])
+    seen: list[str] = []
+
+    def noted(name: str) -> Any:
+        seen.append(name)
+        return place_in(name)
+
+    monkeypatch.setattr("eventlog.adapters.langgraph.item_store.place_in", noted)
+    assert len(store.list_namespaces()) == 3
+    assert len(seen) == 3 * PAGE
+    seen.clear()
+    assert store.list_namespaces(prefix=("users", "u1")) == [("users", "u1")]
+    assert len(seen) == PAGE
 
 
 NAMELESS: list[Any] = [(), ("",), ("a", ""), ("a.b",), ("a", "b.c"), ("langgraph",), ("langgraph", "a"), ("a", 1)]

@@ -56,6 +56,7 @@ VALUES: Table = {
     "Values.items, ten of them": constant(lambda at, _: _read(_values(at), "key 00031")),
     "Values.keys": output(lambda at, _: len(_values(at).keys())),
     "Values.keys, ten of them": constant(lambda at, _: _values(at).keys("key 00031")),
+    "Values.keys, a page": constant(lambda at, _: _values(at).keys(after="key 000300", limit=10)),
     "Shelf.pipeline": constant(lambda at, _: _piped(at)),
     "Shelf.head": constant(lambda at, _: at.store.shelf("shelf").head()),
     "Store.shelf": constant(lambda at, _: at.store.shelf("shelf")),

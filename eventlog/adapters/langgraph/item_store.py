@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from langgraph.store.base import (
@@ -30,6 +31,7 @@ from eventlog.adapters.langgraph.items import (
     Place,
     decode,
     encode,
+    end_of,
     is_found,
     key_in,
     matches,
@@ -51,6 +53,8 @@ __all__ = ["EverdeltaStore"]
 
 MINUTE = 60_000
 """Milliseconds."""
+PAGE = 64
+"""Keys that a list of namespaces reads at once."""
 LONGEST_TTL = 1_000_000_000
 """Minutes."""
 
@@ -197,15 +201,19 @@ class EverdeltaStore(BaseStore):
     def _namespaces(self, shelf: Shelf, op: ListNamespacesOp, now: int) -> list[tuple[str, ...]]:
         """Return the namespaces that have items; of each the value of one that is kept is read."""
         found: set[tuple[str, ...]] = set()
-        for name in shelf.values.keys():  # noqa: SIM118 - no mapping
-            place = place_in(name)
-            if place is not None and (place[0][: op.max_depth] in found or not _is_listed(place[0], op)):
-                continue
-            if (value := shelf.values.get(name)) is not None:
-                kept = decode(bytes_of(value.value))
-                labels = (kept.place or place or ((), ""))[0]
-                if not kept.is_over(now) and _is_listed(labels, op):
-                    found.add(labels[: op.max_depth])
+        begin, after = prefix_of(_common_labels(op)), ""
+        while names := shelf.values.keys(begin, after=after, limit=PAGE):
+            after = names[-1]
+            for name in names:
+                place = place_in(name)
+                if place is not None and (place[0][: op.max_depth] in found or not _is_listed(place[0], op)):
+                    after = end_of(place[0]) if name == after else after
+                    continue
+                if (value := shelf.values.get(name)) is not None:
+                    kept = decode(bytes_of(value.value))
+                    labels = (kept.place or place or ((), ""))[0]
+                    if not kept.is_over(now) and _is_listed(labels, op):
+                        found.add(labels[: op.max_depth])
         return sorted(found)[op.offset : op.offset + op.limit]
 
     def _put(self, shelf: Shelf, place: Place, op: PutOp, now: int) -> Kept | None:
@@ -243,6 +251,12 @@ def _require_namespaces(op: Any) -> None:
         given = [getattr(op, "namespace", ()), getattr(op, "namespace_prefix", ())]
     for namespace in given:
         each(namespace, "a namespace is a tuple of str")
+
+
+def _common_labels(op: ListNamespacesOp) -> Iterator[str]:
+    """Return labels that all listed namespaces begin with."""
+    paths = [condition.path for condition in op.match_conditions or () if condition.match_type == "prefix"]
+    return takewhile(lambda label: label != "*", paths[0] if paths else ())
 
 
 def _is_listed(namespace: tuple[str, ...], op: ListNamespacesOp) -> bool:

@@ -18,7 +18,19 @@ from langgraph.store.base import MatchCondition
 from eventlog.errors import ArgumentValueError
 from eventlog.importers.common.json_lines import is_array, is_object
 
-__all__ = ["Kept", "Place", "decode", "encode", "is_found", "key_in", "matches", "place_in", "prefix_of", "time_of"]
+__all__ = [
+    "Kept",
+    "Place",
+    "decode",
+    "encode",
+    "end_of",
+    "is_found",
+    "key_in",
+    "matches",
+    "place_in",
+    "prefix_of",
+    "time_of",
+]
 
 LONGEST = 240
 """Bytes of a key that is no hash."""
@@ -60,6 +72,11 @@ def prefix_of(namespace: Iterable[str]) -> str:
     return _cut("".join(f"{label}." for label in namespace))
 
 
+def end_of(namespace: Iterable[str]) -> str:
+    """Return a text between the keys of a namespace and those of the next one."""
+    return "".join(f"{label}." for label in namespace) + "/"
+
+
 def key_in(namespace: tuple[str, ...], key: str) -> str:
     """Return the key of an item on the shelf."""
     name = "".join(f"{label}." for label in namespace) + "." + key
@@ -76,7 +93,9 @@ def place_in(name: str) -> Place | None:
 
 
 def _cut(name: str) -> str:
-    return name.encode("utf-8", "surrogatepass")[:CUT].decode("utf-8", "ignore")
+    """Return the characters whole within `CUT` bytes, lone surrogates included."""
+    data = name.encode("utf-8", "surrogatepass")
+    return name if len(data) <= CUT else name[: sum(byte & 0xC0 != 0x80 for byte in data[1 : CUT + 1])]
 
 
 def is_found(value: Any, wanted: Any) -> bool:

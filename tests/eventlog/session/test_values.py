@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -92,6 +93,34 @@ def test_items_are_in_the_order_of_keys(engine: Engine) -> None:
     for prefix in ("a", "a/", "a/1", "é/4", "nothing", "\U0001f600", keys[-1], keys[-1] + "x"):
         wanted = sorted(key for key in keys if key.startswith(prefix) and key != "a/0")
         assert [found.key for found in session.values.items(prefix)] == wanted
+
+
+def test_pages_of_keys_are_the_whole(engine: Engine) -> None:
+    """Pages of any size give each key once, in order, also in a fork."""
+    session = engine.open().create_session()
+    names = [f"{user}/{number}" for user in ("a", "é", "\U0001f600") for number in range(2 * LEAF_KEYS)]
+    for key in names:
+        session.values.put(key, "v")
+    for key in names[:7]:
+        session.values.drop(key)
+    fork = session.fork()
+    fork.values.drop(names[8])
+    fork.values.put("b", "v")
+    for values, prefix in product((session.values, fork.values), ("", "é/1", "none")):
+        for limit in (1, 5, 1000):
+            pages, after = list[str](), ""
+            while page := values.keys(prefix, after=after, limit=limit):
+                assert len(page) <= limit
+                pages, after = pages + page, page[-1]
+            assert pages == values.keys(prefix)
+    assert session.values.keys(after="a/999", limit=1) == session.values.keys("é")[:1]  # a key need not exist
+
+
+@pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": -1}, {"limit": "1"}, {"after": 1}, {"after": None}], ids=str)
+def test_a_wrong_page_of_keys_is_refused(store: Store, wrong: Any) -> None:
+    """A limit that is none, and a key that is no text, are errors, not an empty list."""
+    with pytest.raises(CallError):
+        store.create_session().values.keys(**wrong)
 
 
 @pytest.mark.parametrize(

@@ -335,8 +335,9 @@ def test_a_document_is_imported_when_it_rests(store: Store, folder: Path) -> Non
     assert (report.format, report.messages, len(report.sessions)) == ("gemini_cli", 2, 1)
 
 
-def test_idle_files_take_turns(folder: Path) -> None:
+def test_idle_files_take_turns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look is at a bounded number of files, of which those that changed last are each time."""
+    monkeypatch.setitem(sys.modules, "watchfiles", None)  # without notices of the system
     for number in range(500):
         (folder / f"{number}.jsonl").touch()
     files = watched.WatchedFiles([folder])

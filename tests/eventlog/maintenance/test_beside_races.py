@@ -24,10 +24,12 @@ from eventlog.log.embedded.locks import WriterLock
 from eventlog.log.embedded.segments.environment import Environment
 from eventlog.maintenance.emptied import inherited_versions
 from eventlog.maintenance.vacuum import _Rewriter
+from eventlog.search.catch_up import Follower
 from eventlog.store import Store
 from eventlog.testing.file_search import files_with
 from tests.eventlog.maintenance.test_beside import SECRET, said, seeded
 from tests.support.python_process import ROOT
+from tests.support.sample_sessions import started
 
 
 def engine_of(store: Store) -> EmbeddedLog:
@@ -234,6 +236,49 @@ def test_a_fork_erased_while_heads_are_read_ends_no_rewriting(tmp_path: Path) ->
         store.create_session(id="z")
         store.erase("source", forks="keep")
         assert inherited_versions(_Erasing(store)) == {"source": version}
+
+
+def test_a_session_erased_while_a_scrub_looks_ends_no_scrub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrub beside an eraser counts a session as living once more, or as erased, and goes on."""
+    with seeded(tmp_path / "s") as store:
+        store.session("going").values.put("plan", "1")
+        store.session("going").redact(started(store.session("going"))[0], search=False)
+
+        heads = store.log.heads
+        stale = [list(heads())] * 2  # for what is freed, and for what is redacted
+        monkeypatch.setattr(store.log, "heads", lambda after="": iter(stale.pop()) if stale else heads(after))
+        store.erase("going")
+        assert store.scrub().erased == 1
+        assert not files_with(tmp_path, SECRET)
+
+
+def test_a_search_keeps_its_index_while_the_store_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewriting by another process overwrites no index that a search reads, and later does."""
+    catch_up = Follower.catch_up
+
+    def rewrite_and_catch_up(follower: Follower, deadline: float | None) -> None:
+        catch_up(follower, deadline)
+        assert in_child(VACUUM, tmp_path / "s") == f"{(os.getpid(),)}\n"
+        store.session("kept").user("on")  # this process goes over to the next generation
+        assert generations.sweep(tmp_path / "s", engine_of(store).options.io) == (os.getpid(),)
+
+    with seeded(tmp_path / "s") as store:
+        monkeypatch.setattr(Follower, "catch_up", rewrite_and_catch_up)
+        assert len(store.search("heron", wait=None).hits) == 1
+        monkeypatch.undo()
+        assert not generations.sweep(tmp_path / "s", engine_of(store).options.io)
+        assert len(store.search("heron", wait=None).hits) == 1
+
+
+VACUUM = """
+import sys
+import eventlog
+from eventlog.log.embedded import rewriting
+
+rewriting._MOVED = 0.0
+with eventlog.open(sys.argv[1]) as store:
+    print(store.vacuum().pending)
+"""
 
 
 def test_a_child_keeps_no_lock_of_its_parent(tmp_path: Path) -> None:

@@ -77,6 +77,8 @@ class Host:
         """Readings of the sessions, kept between the calls of readers."""
         self.open_work = OpenWork()
         """The sessions that a loop has to go on with, as far as they are known."""
+        self.gather: Callable[[], None] = lambda: None
+        """Has the bytes of what was erased removed in a while."""
         self.closing = RLock()
         """Held by the thread that closes the store."""
         self.closed = False

@@ -1,4 +1,4 @@
-"""Nine programs on one store, two of which erase all the time, each killed again and again."""
+"""Nine programs on one store, two of which erase, each killed again and again."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def test_a_fork_erased_while_heads_are_read_ends_no_rewriting(tmp_path: Path) ->
 
 
 def test_a_session_erased_while_a_scrub_looks_ends_no_scrub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scrub beside an eraser counts a session as living once more, or as erased, and goes on."""
+    """A session that is erased meanwhile counts as living once more, and the scrub goes on."""
     with seeded(tmp_path / "s") as store:
         store.session("going").values.put("plan", "1")
         store.session("going").redact(started(store.session("going"))[0], search=False)
@@ -253,7 +253,7 @@ def test_a_session_erased_while_a_scrub_looks_ends_no_scrub(tmp_path: Path, monk
 
 
 def test_a_search_keeps_its_index_while_the_store_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rewriting by another process overwrites no index that a search reads, and later does."""
+    """A rewriting by another process overwrites no index that a search reads."""
     catch_up = Follower.catch_up
 
     def rewrite_and_catch_up(follower: Follower, deadline: float | None) -> None:

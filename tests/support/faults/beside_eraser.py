@@ -48,7 +48,7 @@ def text(session: str, number: int) -> str:
 
 
 class Told(NamedTuple):
-    """What was acknowledged by now, and what was begun."""
+    """The journal: all that was acknowledged by now, and begun."""
 
     said: dict[str, int]
     """How many messages of each session were acknowledged."""

@@ -1,8 +1,6 @@
 """A durable turn while another process scrubs the store, beside a turn of an idle store.
 
-    python -m benchmarks.beside_scrub [--megabytes 200] [--seconds 15] [--directory PATH]
-
-Prints the median, the time below which 99 of 100 turns stay, their ratios, and what a scrub takes.
+python -m benchmarks.beside_scrub [--megabytes 200] [--directory PATH]
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from argparse import ArgumentParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
@@ -32,8 +29,11 @@ while True:
 """
 
 
+SECONDS = 15.0
+
+
 def turns(session: eventlog.Session, seconds: float) -> Samples:
-    """The times of turns for some seconds."""
+    """Take turns for some seconds; return their times."""
     taken = Samples()
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -48,29 +48,25 @@ def turns(session: eventlog.Session, seconds: float) -> Samples:
 
 def main() -> None:
     """Measure, and print."""
-    parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=15.0)
-    parser.add_argument("--directory", type=Path)
-    asked = parser.parse_args()
-    with TemporaryDirectory(dir=asked.directory) as directory:
+    megabytes = int(sys.argv[1]) if sys.argv[1:] else 200
+    with TemporaryDirectory(dir=".") as directory:
         path = Path(directory) / "s"
-        fill(path, asked.megabytes * 1_000_000)
+        fill(path, megabytes * 1_000_000)
         with eventlog.open(path) as store:
             session = store.create_session()
-            turns(session, 2)
-            idle = turns(session, asked.seconds)
-            command = [sys.executable, "-c", SCRUBBING, str(path)]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as scrubber:
+            idle = turns(session, SECONDS)
+            with subprocess.Popen(
+                [sys.executable, "-c", SCRUBBING, str(path)], stdout=subprocess.PIPE, text=True
+            ) as scrubber:
                 assert scrubber.stdout is not None
                 scrubber.stdout.readline()
-                beside = turns(session, asked.seconds)
+                beside = turns(session, SECONDS)
                 took = float(scrubber.stdout.readline())
                 scrubber.kill()
         for name, share in (("median", 0.5), ("99 of 100 below", 0.99)):
             of, to = beside.percentile(share) * 1e3, idle.percentile(share) * 1e3
             print(f"{name}: {of:.2f} ms while scrubbing, {to:.2f} ms idle, ratio {of / to:.2f}")
-        print(f"longest {max(beside.times) * 1e3:.0f} ms; a scrub of {asked.megabytes} MB takes {took:.1f} s")
+        print(f"longest {max(beside.times) * 1e3:.0f} ms; a scrub of {megabytes} MB takes {took:.1f} s")
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ import time
 from collections.abc import Iterator
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import eventlog
-from eventlog.errors import BusyError
+from eventlog.errors import BusyError, ErasedError, KeyMissingError
 from eventlog.log.commit import Head
 from eventlog.log.embedded import generations
 from eventlog.log.embedded.bulk_writer import BulkWriter
@@ -25,8 +26,10 @@ from eventlog.log.embedded.segments.environment import Environment
 from eventlog.maintenance.emptied import inherited_versions
 from eventlog.maintenance.vacuum import _Rewriter
 from eventlog.search.catch_up import Follower
+from eventlog.session import registry
 from eventlog.store import Store
 from eventlog.testing.file_search import files_with
+from projections.verify.verify import verify
 from tests.eventlog.maintenance.test_beside import SECRET, said, seeded
 from tests.support.python_process import ROOT
 from tests.support.sample_sessions import started
@@ -236,6 +239,31 @@ def test_a_fork_erased_while_heads_are_read_ends_no_rewriting(tmp_path: Path) ->
         store.create_session(id="z")
         store.erase("source", forks="keep")
         assert inherited_versions(_Erasing(store)) == {"source": version}
+
+
+@pytest.mark.promise(12)
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_fork_of_a_session_that_is_erased_while_it_begins_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, encrypted: bool
+) -> None:
+    """Promise 12: a fork begun behind its parent's erasure is refused: it inherits nothing."""
+    with eventlog.open(tmp_path / "s", keys=tmp_path / "keys" if encrypted else None) as store:
+        parent = store.create_session(id="parent")
+        parent.user(SECRET)
+        transact = registry.transact
+
+        def erase_and_begin(*given: Any, **more: Any) -> Any:
+            monkeypatch.undo()
+            store.erase("parent")
+            store.vacuum()
+            return transact(*given, **more)
+
+        monkeypatch.setattr(registry, "transact", erase_and_begin)
+        with pytest.raises(KeyMissingError if encrypted else ErasedError):
+            parent.fork(id="fork")
+        assert [info.id for info in store.sessions()] == []
+        assert not files_with(tmp_path, SECRET)
+        assert verify(store).sound
 
 
 def test_a_session_erased_while_a_scrub_looks_ends_no_scrub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

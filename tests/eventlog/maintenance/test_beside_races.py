@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import eventlog
+from eventlog.append.transaction import transact
 from eventlog.errors import BusyError, ErasedError, KeyMissingError
 from eventlog.log.commit import Head
 from eventlog.log.embedded import generations
@@ -26,7 +27,6 @@ from eventlog.log.embedded.segments.environment import Environment
 from eventlog.maintenance.emptied import inherited_versions
 from eventlog.maintenance.vacuum import _Rewriter
 from eventlog.search.catch_up import Follower
-from eventlog.session import registry
 from eventlog.store import Store
 from eventlog.testing.file_search import files_with
 from projections.verify.verify import verify
@@ -250,7 +250,6 @@ def test_a_fork_of_a_session_that_is_erased_while_it_begins_goes(
     with eventlog.open(tmp_path / "s", keys=tmp_path / "keys" if encrypted else None) as store:
         parent = store.create_session(id="parent")
         parent.user(SECRET)
-        transact = registry.transact
 
         def erase_and_begin(*given: Any, **more: Any) -> Any:
             monkeypatch.undo()
@@ -258,7 +257,7 @@ def test_a_fork_of_a_session_that_is_erased_while_it_begins_goes(
             store.vacuum()
             return transact(*given, **more)
 
-        monkeypatch.setattr(registry, "transact", erase_and_begin)
+        monkeypatch.setattr("eventlog.session.registry.transact", erase_and_begin)
         with pytest.raises(KeyMissingError if encrypted else ErasedError):
             parent.fork(id="fork")
         assert [info.id for info in store.sessions()] == []

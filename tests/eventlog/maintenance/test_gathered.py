@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from eventlog.testing.file_search import files_with
 from tests.eventlog.maintenance.test_beside import SECRET, said, seeded
 from tests.support.python_process import ROOT
 
-ENDING = {
+ENDING: dict[str, Callable[[Store], object]] = {
     "erase": lambda store: store.erase("going"),
     "expire": lambda store: store.expire(count=1),
     "a scope": lambda store: store.erase_scope("scope"),

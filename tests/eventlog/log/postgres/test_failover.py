@@ -52,8 +52,8 @@ def test_a_primary_that_is_killed_loses_nothing_acknowledged(
     ports = ",".join(str(server.port) for server in cluster)
     hosts = ",".join("127.0.0.1" for _ in cluster)
     address = f"postgresql:///postgres?user=postgres&host={hosts}&port={ports}"
-    if way == "a pooler":
-        pooler = Pooler(primary, "postgres")
+    pooler = Pooler(primary, "postgres") if way == "a pooler" else None
+    if pooler is not None:
         request.addfinalizer(pooler.remove)
         address = pooler.address
     said = [tmp_path / f"{number}" for number in range(PROCESSES)]
@@ -72,7 +72,7 @@ def test_a_primary_that_is_killed_loses_nothing_acknowledged(
     other = next(server for server in standbys if server is not best)
     best.ask("SELECT pg_promote()")
     _follow(other, best)
-    if way == "a pooler":
+    if pooler is not None:
         pooler.lead_to(best)
     assert [writer.wait(120) for writer in writers] == [0] * PROCESSES
     lines = [line.split() for file in said for line in file.read_text(encoding="ascii").splitlines()]

@@ -131,6 +131,8 @@ class Host:
         """The stored bytes of a large text; `DamagedError` if they are missing."""
         packed = (self.log if session is None else self.log.of(session)).body(body.digest)
         if packed is None:
+            if session is not None:
+                head_of(self.log, session)  # raises if it was erased
             raise DamagedError(f"body {body.digest.hex()} is missing")
         return packed
 

@@ -18,7 +18,7 @@ import pytest
 import eventlog
 from eventlog.append.transaction import transact
 from eventlog.errors import BusyError, ErasedError, KeyMissingError
-from eventlog.log.commit import Head
+from eventlog.log.commit import Commit, Head
 from eventlog.log.embedded import generations
 from eventlog.log.embedded.bulk_writer import BulkWriter
 from eventlog.log.embedded.engine import EmbeddedLog
@@ -27,6 +27,7 @@ from eventlog.log.embedded.segments.environment import Environment
 from eventlog.maintenance.emptied import inherited_versions
 from eventlog.maintenance.vacuum import _Rewriter
 from eventlog.search.catch_up import Follower
+from eventlog.search.commit_rows import Update
 from eventlog.store import Store
 from eventlog.testing.file_search import files_with
 from projections.verify.verify import verify
@@ -295,6 +296,38 @@ def test_a_search_keeps_its_index_while_the_store_is_rewritten(tmp_path: Path, m
         monkeypatch.undo()
         assert not generations.sweep(tmp_path / "s", engine_of(store).options.io)
         assert len(store.search("heron", wait=None).hits) == 1
+
+
+ERASING = """
+import sys
+import eventlog
+with eventlog.open(sys.argv[1]) as store:
+    store.erase("going")
+    store.session("kept").redact(sys.argv[2], search=False)
+    print(store.scrub().erased)
+"""
+
+
+def test_large_texts_that_go_while_an_index_takes_them_in_are_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts erased or redacted by another process, once their commits are read, are not found."""
+    take = Update.take
+    printed: list[str] = []
+
+    def erase_and_take(update: Update, commit: Commit, after: int) -> None:
+        if not printed:
+            printed.append(in_child(ERASING, tmp_path / "s", part))
+            store.session("kept").user("on")  # this process goes over to the next generation
+        take(update, commit, after)
+
+    with seeded(tmp_path / "s") as store:
+        for session in ("going", "kept"):
+            store.session(session).user(f"{SECRET} {os.urandom(20_000).hex()}")
+        part = started(store.session("kept"))[-1]
+        monkeypatch.setattr(Update, "take", erase_and_take)
+        assert not store.search("heron", wait=None).hits
+        assert printed == ["1\n"]
 
 
 VACUUM = """

@@ -212,6 +212,8 @@ def directory_of(path: str | os.PathLike[str]) -> Path:
         raise CallError(f"a path is a str or a Path, not {type(path).__name__}") from None
     if type(text) is not str:
         raise CallError(f"a path is a str or a Path, not {type(path).__name__}")
+    if "\0" in text:
+        raise CallError("a path has no NUL in it")
     address = _ADDRESS.match(text)
     if address is not None:
         raise CallError(

@@ -328,9 +328,12 @@ def begin_session(
     """Begin a session with its first event, as an importer made it, and those that follow."""
     store.host.require_open(writing=True)
     executor = store.registry.begin(first, id, time, then, bodies=bodies)
-    if isinstance(first, ev.SessionForked) and store.log.may_lose_key(first.parent):
+    try:
+        if isinstance(first, ev.SessionForked):
+            head_of(store.log, first.parent)  # erased meanwhile, what it inherits may be gone
+    except ErasedError:
         from eventlog.maintenance.erase import erase
 
         erase(store, executor.id, reason="its parent was erased while it began")
-        raise ErasedError(first.parent)
+        raise
     return handle_of(store, executor)

@@ -26,6 +26,7 @@ from eventlog.errors import ErasedError, EventlogError
 from eventlog.errors.base import giving_way_to
 from eventlog.history.cursor import cursor_at
 from eventlog.log.contract import Log
+from eventlog.maintenance.gathered import Gatherer, waiting
 from eventlog.models.catalogue import ModelCatalogue
 from eventlog.open_log import open_log
 from eventlog.session import liveness
@@ -128,6 +129,10 @@ class Store(SessionStore):
         liveness.expire_stopped()
         os_fork.register(self.registry)
         self._searcher: Searcher | None = None
+        self._gatherer = Gatherer(self.host, self.vacuum)
+        self.host.gather = self._gatherer.begin
+        if self.host.writable and waiting(log):  # a program died before it removed them
+            self._gatherer.begin()
         self._at_exit = liveness.begin(self.host, self.close)
         weakref.finalize(self, self.host.flusher.stop)
 
@@ -371,6 +376,7 @@ class Store(SessionStore):
         host = self.host
         if host.forked:
             return
+        self._gatherer.end()
         with host.closing:  # another thread that closes waits for this one
             with self.registry.lock:
                 if host.closed:

@@ -10,7 +10,7 @@ import msgspec
 from eventlog import events as ev
 from eventlog.codec.batch import Item, encode_value
 from eventlog.codec.deltas import DeltaRun
-from eventlog.errors import LimitError
+from eventlog.errors import ArgumentTypeError, LimitError
 from eventlog.log.commit import Committed
 from eventlog.state.decide import require_items
 
@@ -81,7 +81,10 @@ class Command(msgspec.Struct, eq=False):
 
 def limit_bodies(bodies: Mapping[bytes, bytes]) -> int:
     """Return the size of the bodies in bytes; `LimitError` above what an append may carry."""
-    size = sum(map(len, bodies.values()))
+    try:
+        size = sum(map(len, bodies.values()))
+    except (AttributeError, TypeError):
+        raise ArgumentTypeError("bodies are a mapping of digests to bytes") from None
     if size > MAX_APPEND_BYTES // 2:
         raise LimitError("bytes of the bodies of one append", size, MAX_APPEND_BYTES // 2)
     return size

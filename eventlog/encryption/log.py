@@ -45,7 +45,7 @@ from eventlog.encryption.envelope import (
     read_entry,
     reencrypt,
 )
-from eventlog.encryption.unused_keys import destroy_unused_keys, encrypted_heads, is_tombstone_entry
+from eventlog.encryption.unused_keys import destroy_unused_keys, encrypted_heads
 from eventlog.errors import AlreadyExistsError, DataError, KeyMissingError, NotFoundError
 from eventlog.log.commit import Append, Commit, Head, Ticket
 from eventlog.log.contract import GROWING, STAMP_BYTES, BodyStore, HeadReader, Log, Place
@@ -284,11 +284,6 @@ class EncryptedLog(FrontLog):
             destroy_unused_keys(self._engine, self._ring)
         finally:
             self._entries = {}
-
-    def may_lose_key(self, parent: str) -> bool:
-        """Whether a session is erased; a fork may still have begun from it."""
-        head = self._engine.head(parent)
-        return head is not None and not is_clear(parent, head.entry) and is_tombstone_entry(entry_of(head))
 
     def stored_changes(
         self, changes: Mapping[str, Callable[[Commit], Commit]]

@@ -22,7 +22,7 @@ def destroy_unused_keys(engine: Log, ring: KeyRing) -> None:
     """Destroy the keys of all families of which every session is erased.
 
     The tombstones of the erased sessions must be committed before the call: a fork that begins
-    meanwhile then finds its parent's tombstone (`Log.may_lose_key`). The engine notes each
+    meanwhile then finds its parent's tombstone (`begin_session`). The engine notes each
     destroyed key among its derived values, and the key provider is not asked again. If a note is
     lost, the provider is asked once more, which does no harm.
     """

@@ -211,12 +211,14 @@ def history_spans(
 def texts(log: Log, session: str, bodies: Iterable[Body]) -> Iterator[str]:
     """Yield the texts of many bodies of a session, in their order.
 
-    `DamagedError` for a body that is missing or not what was stored.
+    `DamagedError` for a body that is missing or not what was stored, `ErasedError` if the session
+    was erased meanwhile.
     """
     own = log.of(session)
     remaining = iter(bodies)
     while wanted := list(islice(remaining, TEXTS_AT_ONCE)):
         for body, packed in zip(wanted, own.bodies_of([body.digest for body in wanted]), strict=True):
             if packed is None:
+                head_of(log, session)  # raises if it was erased
                 raise DamagedError(f"body {body.digest.hex()} is missing", session=session)
             yield checked_body_text(body, packed)

@@ -230,11 +230,6 @@ class Log(BodyStore):
         """Return the name of a scope in stored catalog entries: itself, or a keyed hash of it."""
         return scope
 
-    def may_lose_key(self, parent: str) -> bool:
-        """Return whether a fork of `parent` may lose its key: its parent was erased meanwhile."""
-        del parent
-        return False
-
     def stored_changes(
         self, changes: Mapping[str, Callable[[Commit], Commit]]
     ) -> Mapping[str, Callable[[Commit], Commit]]:

@@ -154,8 +154,9 @@ def restore(
     if is_server(into) or is_server(source):
         return _with_server(source, into, cursor=cursor, on_progress=on_progress)
     target = directory_of(into)
-    if (target / "format").exists() and unfinished(target) is None:
-        raise AlreadyExistsError("store", str(target))
+    with storage_errors(target):
+        if (target / "format").exists() and unfinished(target) is None:
+            raise AlreadyExistsError("store", str(target))
     log = open_log(directory_of(source), read_only=True)
     try:
         last = log.last_position()

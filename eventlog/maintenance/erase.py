@@ -1,4 +1,4 @@
-"""Erasure of whole sessions: at once out of every list, with `vacuum` out of the files.
+"""Erasure of whole sessions: at once out of lists, soon out of files (`gathered.py`).
 
 A tombstone is left of an erased session: its id, the root of its hash tree, when, why, and what it
 cost.  A fork that is kept goes on with what it inherited; history that no fork inherited goes.
@@ -20,6 +20,8 @@ from eventlog.history.ancestry import head_of
 from eventlog.history.catalog import entry_of, evolve_entry, is_shelf
 from eventlog.history.relatives import forks_of, subsessions_of
 from eventlog.log.commit import Append, Head
+from eventlog.maintenance.gathered import erasing
+from eventlog.open_log import server_log
 from eventlog.session.held_lease import unless_held
 from eventlog.session.lease_record import release_lease, take_lease
 from eventlog.session.owner import is_live, owner_of
@@ -119,11 +121,9 @@ def erase_all(
     others = [name for name in going if name != held]
     since = time.monotonic()
     unless_held(partial(refuse_all_running, store, others), wait)
-    try:
+    with erasing(store):
         for name in going:
             erase_one(store, name, reason, wait=max(0.0, wait + since - time.monotonic()))
-    finally:
-        store.log.forget_keys()
     return tuple(going)
 
 
@@ -133,10 +133,8 @@ def drop_shelf(store: Sessions, name: str, *, reason: str = "") -> None:
     shelf, exists = find_shelf(store.log, check_name(name))
     if not exists:
         raise NotFoundError("shelf", name)
-    try:
+    with erasing(store):
         erase_one(store, shelf, reason)
-    finally:
-        store.log.forget_keys()
 
 
 def related(store: Sessions) -> tuple[Related, Related]:
@@ -222,6 +220,11 @@ def erase_one(store: Sessions, session: str, reason: str, *, wait: float = 0.0) 
                 if attempt == _ATTEMPTS - 1:
                     raise
     store.registry.evict(session)
+    on_server = server_log(store.log)
+    if on_server is not None:
+        from eventlog.maintenance.server_rewrite import empty_rows
+
+        empty_rows(on_server, session)
     if name is not None:
         free_erased(store, name, session)
 

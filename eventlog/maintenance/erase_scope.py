@@ -77,7 +77,11 @@ def out_of_reach(log: Log) -> Iterator[str]:
         yield "copies of its key: with one, every copy of the content can be read"
     else:
         on_server = server_log(log) is not None
-        yield f"the {'tables' if on_server else 'files'} of this store, until `eventlog vacuum`"
+        yield (
+            "large texts in the tables, until `eventlog vacuum`"
+            if on_server
+            else "the files of this store, for a minute; over 1 GB for twice the time of a copy"
+        )
         yield "backups, until their next run, and copies or snapshots of the disk"
         if on_server:
             yield "dead rows, write-ahead log, archives, standbys and base backups of the server, and its logs"

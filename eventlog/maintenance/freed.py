@@ -19,7 +19,7 @@ from eventlog.codec.decoded import spans_of
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import is_freed
 from eventlog.errors import KeyMissingError
-from eventlog.history.ancestry import ancestry, stream_spans
+from eventlog.history.ancestry import ancestors, ancestry, stream_spans
 from eventlog.history.catalog import entry_of, evolve_entry
 from eventlog.history.effective_history import END, StreamRange
 from eventlog.log.append_checks import commit_of
@@ -65,7 +65,7 @@ def freed_versions(log: Log) -> dict[str, set[int]]:
     for name in heads if changes else ():
         if entry_of(heads[name]).erased:
             continue
-        streams = ancestry(log, name)
+        streams = [*ancestors(log, name), StreamRange(name, heads[name].base + 1, END)]  # it may be erased by now
         for place, stream in enumerate(streams):
             if stream.session in changes:
                 above = [other for other in streams[place + 1 :] if other.session in changes]

@@ -11,6 +11,7 @@ from eventlog.errors import CallError, LeaseHeldError
 from eventlog.history.catalog import entry_of, is_session
 from eventlog.log.digests import digests_in
 from eventlog.maintenance.erase import erase_one, erased_with, refuse_running
+from eventlog.maintenance.gathered import erasing
 from eventlog.validation import require, require_or_none
 
 if TYPE_CHECKING:
@@ -58,10 +59,10 @@ def expire(
     are looked at. Forks are kept. A session that is being run stays.
     """
     trees = _trees_beyond_limits(store, age=age, count=count, size=size, scope=scope)
-    try:
+    if not trees:
+        return ExpiryResult((), ())
+    with erasing(store):
         return _erase_trees(store, trees, lambda name: erase_one(store, name, reason))
-    finally:
-        store.log.forget_keys()
 
 
 def _erase_trees(store: Sessions, trees: Sequence[Sequence[str]], erase_one: Callable[[str], None]) -> ExpiryResult:

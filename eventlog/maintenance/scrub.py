@@ -14,6 +14,7 @@ write in place, or a disk that moves blocks, may keep copies that no program can
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,8 +26,8 @@ from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
 from eventlog.codec.redaction import blank, blank_all, free, part_of
-from eventlog.errors import KeyMissingError
-from eventlog.history.ancestry import ancestry, forked_from, stream_spans
+from eventlog.errors import ErasedError, KeyMissingError
+from eventlog.history.ancestry import ancestors, forked_from, stream_spans
 from eventlog.history.catalog import entry_of
 from eventlog.history.effective_history import END, StreamRange
 from eventlog.history.forgotten import forgotten_in
@@ -60,9 +61,8 @@ def scrub(store: Sessions) -> VacuumResult:
         if is_foreign(head) or head.gone:
             continue
         erased = entry_of(head).erased
-        streams = (
-            [StreamRange(head.session, head.base + 1, head.version)] if erased else ancestry(store.log, head.session)
-        )
+        inherited = [] if erased else ancestors(store.log, head.session)  # it may be erased by now
+        streams = [*inherited, StreamRange(head.session, head.base + 1, END)]
         parts, ranges = _hidden_by_heirs(store, head.session) if erased else (set[str](), ())
         for above, _ in forked_from(store.log, head.session):
             parts.update(entry_of(above).redacted)
@@ -120,7 +120,8 @@ def _record_again(store: Sessions, session: str, change: Change) -> None:
     lacking = without(entry.forgotten, merged(proven))
     again += [ev.RecordForgotten(tuple(lacking))] if lacking else []
     if again:
-        store.session(session).executor.command(again)
+        with suppress(ErasedError):  # meanwhile
+            store.session(session).executor.command(again)
 
 
 def _hidden_by_heirs(store: Sessions, erased: str) -> tuple[set[str], tuple[Range, ...]]:

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from eventlog.codec.payload import DESTROYED
+from eventlog.history.ancestry import ancestors
 from eventlog.history.checkpoint_store import PREFIX, name_in_keys
+from eventlog.history.relatives import heirs_of
 from eventlog.history.value_index import PREFIX as VALUES
-from eventlog.integrity.scrub_ledger import ScrubLedger, new_record
+from eventlog.integrity.scrub_ledger import ScrubLedger, new_record, read_ledger
 from eventlog.log.digests import digests_in
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.emptied import Change, VacuumResult, emptied, inherited_versions
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Commit
     from eventlog.log.postgres.engine import PostgresLog
 
-__all__ = ["rewrite_on_server"]
+__all__ = ["empty_rows", "rewrite_on_server"]
 
 _PAGE = 1000
 
@@ -60,6 +62,20 @@ def rewrite_on_server(log: PostgresLog, changes: Mapping[str, Change], *, time: 
     log.put_derived([(key, None) for key in log.derived_keys(b"") if _is_stale(key, dropped)])
     log.reclaim()
     return VacuumResult(before, log.bytes_stored(), len(left), counted)
+
+
+def empty_rows(log: PostgresLog, session: str) -> None:
+    """Take out of the rows of an erased session what no fork inherits, while others write.
+
+    The commits stay, emptied, until a rewriting deletes them; so do large texts, and a session of
+    which a scrub has emptied something, which it has recorded. The last commit tells followers of
+    the erasure.
+    """
+    heirs = (stream for heir in heirs_of(log, session) for stream in ancestors(log, heir))
+    last = max((stream.last for stream in heirs if stream.session == session), default=0)
+    head = log.head(session)
+    if head is not None and session not in read_ledger(log):
+        log.take_out(session, [emptied(each) for each in log.read(session, last, head.version - 1)])
 
 
 def _changed(commit: Commit, last: int | None, changes: Mapping[str, Change]) -> Commit | None:

@@ -22,6 +22,7 @@ from eventlog.log.embedded.directory import bytes_on_disk
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import copy_commits, storage_errors
 from eventlog.maintenance.emptied import Change, VacuumResult, emptied, inherited_versions
+from eventlog.maintenance.gathered import waiting
 from eventlog.open_log import server_log
 
 if TYPE_CHECKING:
@@ -68,9 +69,11 @@ def _rewrite(log: EmbeddedLog, changes: Mapping[str, Change], time: int) -> Vacu
     path, options = log.path, log.options
     with generations.rewriting(path):
         generations.sweep(path, options.io)
-        before = bytes_on_disk(path)
+        before, gathered = bytes_on_disk(path), waiting(log)
         rewriter = _Rewriter(log, changes, time)
         make_next(log, rewriter.copy_to, rewriter.copy_folded, rewriter.copy_last)
+        for each in gathered:
+            each.unlink(missing_ok=True)
     pending = sweep(log.partition)  # unlocked, so that others may rewrite it meanwhile
     return VacuumResult(before, bytes_on_disk(path), rewriter.gone, rewriter.emptied, pending)
 

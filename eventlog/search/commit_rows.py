@@ -19,6 +19,7 @@ from eventlog.history.ancestry import forked_from, stream_spans
 from eventlog.history.catalog import entry_of, is_shelf_id
 from eventlog.log.commit import Commit
 from eventlog.log.contract import Log
+from eventlog.log.digests import digests_in
 from eventlog.search.rows import Named, Rows, name_of
 from eventlog.search.said import said_by
 from eventlog.values import Content, Reasoning, Tool
@@ -45,6 +46,8 @@ def reader_of(log: Log, session: str) -> Callable[[Content], str]:
             return content
         packed = own.body(content.digest)
         if packed is None:
+            if not any(content.digest in digests_in(commit.payload) for commit in log.read(session)):
+                return ""  # erased, or redacted and scrubbed, since the commit was read
             raise DamagedError(f"body {content.digest.hex()} is missing", session=session)
         return checked_body_text(content, packed)
 

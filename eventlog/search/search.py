@@ -6,9 +6,13 @@ an encrypted store, whose words no file may have, it is in memory and has an upp
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from errno import EDQUOT, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC
+from fcntl import LOCK_SH, LOCK_UN, flock
+from pathlib import Path
 from threading import TIMEOUT_MAX, RLock
 
 from eventlog.errors import CallError, EventlogError, StorageError
@@ -78,25 +82,46 @@ class Searcher:
         was_damaged = False
         while True:
             self._require_open()
-            index, follower = opened = self._current()
-            try:
-                with sqlite_errors(index.path or "in memory"):
-                    follower.catch_up(deadline)
-                    return self._page(opened, asked, place, limit)
-            except StorageError:
-                if index.is_there:
-                    raise  # else it was removed, so it cannot be written
-            except Exception as error:
-                if index.closed:  # by another thread
-                    continue
-                if index.path is None or not is_damage(error):
-                    raise
-                self._discard(index)
-                if was_damaged:
-                    if isinstance(error, EventlogError):
+            with self._kept() as directory:
+                index, follower = opened = self._current(directory)
+                try:
+                    with sqlite_errors(index.path or "in memory"):
+                        follower.catch_up(deadline)
+                        return self._page(opened, asked, place, limit)
+                except StorageError:
+                    if index.is_there:
+                        raise  # else it was removed, so it cannot be written
+                except Exception as error:
+                    if index.closed:  # by another thread
+                        continue
+                    if index.path is None or not is_damage(error):
                         raise
-                    raise StorageError(f"the search index {index.path} is damaged as soon as it is made") from error
-                was_damaged = True
+                    self._discard(index)
+                    if was_damaged:
+                        if isinstance(error, EventlogError):
+                            raise
+                        raise StorageError(f"the search index {index.path} is damaged as soon as it is made") from error
+                    was_damaged = True
+
+    @contextmanager
+    def _kept(self) -> Generator[Path | None]:
+        """Give the directory of the index; no rewriting overwrites and removes it meanwhile."""
+        while (directory := self._log.derived_directory) is not None:
+            try:
+                held = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError as error:
+                if self._log.derived_directory != directory:
+                    continue
+                raise _unopened(directory, error) from error
+            try:
+                flock(held, LOCK_SH)
+                if self._log.derived_directory == directory:
+                    yield directory
+                    return
+            finally:
+                flock(held, LOCK_UN)  # a child of `os.fork` may have inherited the file
+                os.close(held)
+        yield None
 
     def _page(self, opened: tuple[IndexFile, Follower], asked: Asked, place: int | None, limit: int) -> SearchPage:
         index, follower = opened
@@ -112,30 +137,29 @@ class Searcher:
         following = None if last is None else hits_cursor(self._log, asked.fields, last)
         return SearchPage(tuple(hits), following, behind)
 
-    def _current(self) -> tuple[IndexFile, Follower]:
+    def _current(self, directory: Path | None) -> tuple[IndexFile, Follower]:
         """Return the index of the store as it is now; open it, or open it anew."""
         with self._lock:
             if self._opened is not None:
                 index = self._opened[0]
-                if index.store == self._log.identity and index.is_there:
+                if index.store == self._log.identity and index.directory in {None, directory} and index.is_there:
                     return self._opened
                 self.close()
-            index = self._open()
+            index = self._open(directory)
             if not self._is_behind(index):
                 index.discard()
-                index = self._open()
+                index = self._open(directory)
             most = MAX_MEMORY if index.directory is None else None
             self._opened = index, Follower(self._log, index, self._clock, most)
             return self._opened
 
-    def _open(self) -> IndexFile:
-        directory = self._log.derived_directory
+    def _open(self, directory: Path | None) -> IndexFile:
         if directory is not None:
             try:
                 return IndexFile(directory, self._log.identity)
             except OSError as error:
                 if error.errno in _PASSING:
-                    raise StorageError(f"the search index in {directory} cannot be opened: {error.strerror}") from error
+                    raise _unopened(directory, error) from error
         return IndexFile(None, self._log.identity)
 
     def _is_behind(self, index: IndexFile) -> bool:
@@ -166,3 +190,7 @@ class Searcher:
             opened, self._opened = self._opened, None  # first: an interrupt leaves no closed index behind
             if opened is not None:
                 opened[0].close()
+
+
+def _unopened(directory: Path, error: OSError) -> StorageError:
+    return StorageError(f"the search index in {directory} cannot be opened: {error.strerror}")

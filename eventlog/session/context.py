@@ -160,7 +160,7 @@ class ContextCommands:
         under. `tokens_after` counts the new view; `bodies` are those of `then`.
         """
         completed = ev.CompactionCompleted(part, summary, tokens_after)
-        self._executor.command([completed, *then], bodies)
+        self._executor.command([completed, *each(then, "events are a list of events")], bodies)
         self._executor.leave_checkpoint([completed])
 
     def fail_compaction(self, part: str, reason: str, *, summary: str | None = None, wait: float = 0.0) -> None:

@@ -77,6 +77,8 @@ class Host:
         """Readings of the sessions, kept between the calls of readers."""
         self.open_work: OpenWork = OpenWork()
         """The sessions that a loop has to go on with, as far as they are known."""
+        self.gather: Callable[[], None] = lambda: None
+        """Has the bytes of what was erased removed in a while."""
         self.closing: RLock = RLock()
         """Held by the thread that closes the store."""
         self.closed: bool = False
@@ -129,6 +131,8 @@ class Host:
         """The stored bytes of a large text; `DamagedError` if they are missing."""
         packed = (self.log if session is None else self.log.of(session)).body(body.digest)
         if packed is None:
+            if session is not None:
+                head_of(self.log, session)  # raises if it was erased
             raise DamagedError(f"body {body.digest.hex()} is missing")
         return packed
 

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import zstandard
 
-__all__ = ["files_with", "holds"]
+__all__ = ["files_with", "holds", "pieces"]
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _STEP = 256
 _DEPTH = 3
 
 
-def holds(data: bytes, needle: bytes, depth: int = _DEPTH) -> bool:
-    """Whether a text is in these bytes or in what any compressed frame in them unpacks to."""
-    if needle in data:
-        return True
+def pieces(data: bytes, depth: int = _DEPTH) -> Iterator[bytes]:
+    """These bytes, and what each compressed frame in them unpacks to."""
+    yield data
     at = data.find(_MAGIC) if depth else -1
     while at >= 0:
-        if holds(_unpacked(data, at), needle, depth - 1):
-            return True
+        yield from pieces(_unpacked(data, at), depth - 1)
         at = data.find(_MAGIC, at + 1)
-    return False
+
+
+def holds(data: bytes, needle: bytes) -> bool:
+    """Whether a text is in these bytes or in what any compressed frame in them unpacks to."""
+    return any(needle in piece for piece in pieces(data))
 
 
 def _unpacked(data: bytes, at: int) -> bytes:

@@ -105,7 +105,7 @@ def number(query: Mapping[str, str], name: str, default: int, *, least: int = 0,
     text = query.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdecimal()) or not least <= int(text[:20]) <= most:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 20) or not least <= int(text) <= most:
         raise CallError(f"{name} is a whole number from {least} to {most}, not {brief(text)}")
     return int(text)
 

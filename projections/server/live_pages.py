@@ -77,7 +77,7 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
         text = request.query_params.get(name)
         if text is None:
             return default
-        if not (text.isascii() and text.isdecimal() and 0 < int(text[:20]) <= most):
+        if not (text.isascii() and text.isdecimal() and len(text) <= 20 and 0 < int(text) <= most):
             raise HTTPException(400, f"{name} is a number from 1 to {most}")
         return int(text)
 

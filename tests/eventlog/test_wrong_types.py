@@ -36,7 +36,6 @@ LEFT_OUT = {
     "ModelView.of": "a classmethod, tried as a function",
     "Pipeline.accept": "for the session's own commands",
     "Reply.close": "for `with`, which gives the class of an exception",
-    "ContextCommands.complete_compaction": "for the window",
     "ContextCommands.start_compaction": "for the window",
     "SessionReader.effective_ranges": "for readers in this package; `lineage` and `history` take what it takes",
     "SessionReader.inherited": "for the store",
@@ -333,6 +332,15 @@ def test_a_wrong_type_is_an_error_of_this_package(number: int, tmp_path: Path, m
 def _close(store: eventlog.Store) -> None:
     with suppress(EventlogError):
         store.close()
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a" * 300, "x/" * 3000], ids=["NUL", "long name", "long"])
+def test_a_path_that_no_system_takes_is_an_error_of_this_package(tmp_path: Path, path: str) -> None:
+    """Too long, or with a NUL, it can neither be opened nor copied to nor restored to."""
+    with eventlog.open(tmp_path / "s") as store:
+        for call in (eventlog.open, store.backup, partial(eventlog.restore, tmp_path / "s")):
+            with pytest.raises(EventlogError):
+                call(f"{tmp_path}/{path}")
 
 
 def test_every_public_name_is_tried() -> None:

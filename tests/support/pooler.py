@@ -37,13 +37,20 @@ class Pooler:
     def __init__(self, server: Server, user: str, *, size: int = 2) -> None:
         self.server = server
         self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
         self._directory = Path(tempfile.mkdtemp(prefix="eventlog-pooler-"))
         self._directory.chmod(0o755)
-        lines = _CONFIGURATION.format(server=server.port, port=self.port, size=size, user=user)
-        (self._directory / "pooler.ini").write_text(lines, encoding="ascii")
+        self._user, self._size = user, size
+        self.lead_to(server)
         self.address = f"host=127.0.0.1 port={self.port} dbname=postgres user={user}"
-        self._process: subprocess.Popen[bytes] | None = None
         self.start()
+
+    def lead_to(self, server: Server) -> None:
+        """Lead to another server, as an operator does after a failover."""
+        lines = _CONFIGURATION.format(server=server.port, port=self.port, size=self._size, user=self._user)
+        (self._directory / "pooler.ini").write_text(lines, encoding="ascii")
+        if self._process is not None:
+            self._process.send_signal(signal.SIGHUP)
 
     def start(self) -> None:
         """Start it, and return when it takes connections."""

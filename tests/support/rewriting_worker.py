@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from pathlib import Path
 
 import eventlog
 from eventlog.log.embedded.filesystem import JournalIO
@@ -31,26 +30,6 @@ def write(path: str, name: str, count: str) -> None:
         print("ready", flush=True)
         for number in range(int(count)):
             session.user(f"{name} {number}")
-
-
-def pour(path: str, name: str, journal: str) -> None:
-    """Write until killed; tell in a file what was acknowledged."""
-    session_id = f"{name}-{os.getpid()}"
-    told = (Path(journal) / f"told-{session_id}").open("ab", buffering=0)
-    session = eventlog.open(path).create_session(id=session_id)
-    number = 0
-    while True:
-        session.user(f"{session_id} {number}")
-        told.write(f"{session_id} {number}\n".encode())
-        number += 1
-        print(number, flush=True)
-
-
-def rewrite(path: str, kind: str, _: str) -> None:
-    """Rewrite until killed."""
-    store = eventlog.open(path)
-    while True:
-        print(getattr(store, kind)().erased, flush=True)
 
 
 def die(path: str, step: str) -> None:

@@ -41,6 +41,7 @@ from eventlog.log.postgres.group_commit import GroupCommit
 from eventlog.log.postgres.once_read import OnceRead, RecalledHeads
 from eventlog.log.postgres.options import Options
 from eventlog.log.postgres.reader import Reader
+from eventlog.log.postgres.rows import packed
 from eventlog.log.postgres.seen_commits import Seen
 from eventlog.log.postgres.session_lists import SessionLists
 from eventlog.log.postgres.tables import SIZE, Tables
@@ -53,6 +54,12 @@ if TYPE_CHECKING:
     from eventlog.log.append_checks import RequestResult
 
 __all__ = ["PostgresLog"]
+
+_TAKE_OUT = """
+UPDATE eventlog_commits c SET payload = %b, salt = w.salt, leaf = w.leaf, digest = ''
+FROM unnest(%b::int8[], %b::bytea[], %b::bytea[]) AS w(position, salt, leaf)
+WHERE c.partition = %b AND c.last_position = w.position
+"""
 
 
 class PostgresLog(Log):
@@ -310,6 +317,23 @@ class PostgresLog(Log):
                 raise typed(error) from error
         self._reader.identity = identity
         self._commits.forget()
+
+    def take_out(self, session: str, commits: Sequence[Commit]) -> None:
+        """Have a session's rows hold these emptied commits, in one transaction.
+
+        Their requests lose their digests. Other writers, and cursors, go on.
+        """
+        partition = self.partition_of(session)
+        rows = [
+            [commit.last_position for commit in commits],
+            [commit.salt for commit in commits],
+            [commit.leaf for commit in commits],
+        ]
+        with self._connections.one() as connection:
+            try:
+                connection.execute(_TAKE_OUT, (packed(b""), *rows, partition), binary=True)
+            except Error as error:
+                raise typed(error) from error
 
     def bytes_stored(self) -> int:
         """Return the bytes of all tables and indexes on the server."""

@@ -66,8 +66,8 @@ def run(
 
     All that stands in the way is named at once, with the option that removes it; then it asks. The
     store keeps the ids, the roots of their hash trees, the time and the reason, so that `eventlog
-    verify --against` can tell an erasure from a loss. `eventlog vacuum` then removes the content
-    from the files. What neither reaches is listed.
+    verify --against` can tell an erasure from a loss. The content is out of the files, or rows,
+    when the command ends. What it does not reach is listed.
     """
     from eventlog.maintenance.erase import plan_erasure
     from eventlog.maintenance.erase_scope import out_of_reach, sessions_of

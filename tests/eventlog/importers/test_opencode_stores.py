@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,8 @@ def test_pages_of_rows_are_one_moment(
         return kept(*given)
 
     monkeypatch.setattr(importer, "_messages", written)
-    report = import_file(store, path)
+    with closing(database):
+        report = import_file(store, path)
     assert report.messages == len(whole["messages"])
 
 

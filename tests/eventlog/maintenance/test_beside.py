@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -41,23 +40,6 @@ def seeded(path: Path) -> Store:
     store.create_session(id="going").user(SECRET)
     store.create_session(id="kept").user("hello")
     return store
-
-
-def start(*arguments: object) -> subprocess.Popen[bytes]:
-    """A worker that goes on until it is killed."""
-    return subprocess.Popen([sys.executable, WORKER, *map(str, arguments)], cwd=ROOT, stdout=subprocess.PIPE)
-
-
-def hear(worker: subprocess.Popen[bytes]) -> bytes:
-    """The next line of a worker."""
-    assert worker.stdout is not None
-    return worker.stdout.readline()
-
-
-def kill(worker: subprocess.Popen[bytes]) -> None:
-    """Kill a worker."""
-    worker.kill()
-    worker.communicate()
 
 
 @pytest.mark.promise(1)
@@ -188,32 +170,6 @@ def test_a_rewriting_that_dies_while_others_write_loses_nothing(tmp_path: Path, 
     with eventlog.open(tmp_path / "s") as store:
         assert said(store, "kept") == ["hello", "on", "on"]
         assert verify(store, deep=True).sound
-
-
-@pytest.mark.promise(1, 12)
-def test_killed_writers_and_rewriters_lose_nothing(tmp_path: Path) -> None:
-    """Promise 1: writers, a scrub and a vacuum killed at random lose nothing that was told."""
-    chance = random.Random(7)
-    seeded(tmp_path / "s").close()
-    plan = [("pour", "a"), ("pour", "b"), ("rewrite", "scrub"), ("rewrite", "vacuum")]
-    workers = [start(kind, tmp_path / "s", name, tmp_path) for kind, name in plan]
-    for _ in range(8):
-        number = chance.randrange(len(plan))
-        for _ in range(chance.randrange(1, 20)):  # a line says that something was done
-            assert hear(workers[number])
-        kill(workers[number])
-        workers[number] = start(*plan[number][:1], tmp_path / "s", plan[number][1], tmp_path)
-    for worker in workers:
-        assert hear(worker)
-        kill(worker)
-    with eventlog.open(tmp_path / "s") as store:
-        assert verify(store).sound
-        acknowledged = [line.split() for file in tmp_path.glob("told-*") for line in file.read_text().splitlines()]
-        assert acknowledged
-        for session in {session for session, _ in acknowledged}:
-            texts = said(store, session)
-            assert len(texts) == len(set(texts))
-            assert {f"{session} {number}" for name, number in acknowledged if name == session} <= set(texts)
 
 
 def test_no_directory_of_an_earlier_generation_is_left(tmp_path: Path) -> None:

@@ -11,12 +11,14 @@ import time
 from collections.abc import Iterator
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import eventlog
-from eventlog.errors import BusyError
-from eventlog.log.commit import Head
+from eventlog.append.transaction import transact
+from eventlog.errors import BusyError, ErasedError, KeyMissingError
+from eventlog.log.commit import Commit, Head
 from eventlog.log.embedded import generations
 from eventlog.log.embedded.bulk_writer import BulkWriter
 from eventlog.log.embedded.engine import EmbeddedLog
@@ -24,10 +26,14 @@ from eventlog.log.embedded.locks import WriterLock
 from eventlog.log.embedded.segments.environment import Environment
 from eventlog.maintenance.emptied import inherited_versions
 from eventlog.maintenance.vacuum import _Rewriter
+from eventlog.search.catch_up import Follower
+from eventlog.search.commit_rows import Update
 from eventlog.store import Store
 from eventlog.testing.file_search import files_with
+from projections.verify.verify import verify
 from tests.eventlog.maintenance.test_beside import SECRET, said, seeded
 from tests.support.python_process import ROOT
+from tests.support.sample_sessions import started
 
 
 def engine_of(store: Store) -> EmbeddedLog:
@@ -234,6 +240,105 @@ def test_a_fork_erased_while_heads_are_read_ends_no_rewriting(tmp_path: Path) ->
         store.create_session(id="z")
         store.erase("source", forks="keep")
         assert inherited_versions(_Erasing(store)) == {"source": version}
+
+
+@pytest.mark.promise(12)
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_fork_of_a_session_that_is_erased_while_it_begins_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, encrypted: bool
+) -> None:
+    """Promise 12: a fork begun behind its parent's erasure is refused: it inherits nothing."""
+    with eventlog.open(tmp_path / "s", keys=tmp_path / "keys" if encrypted else None) as store:
+        parent = store.create_session(id="parent")
+        parent.user(SECRET)
+
+        def erase_and_begin(*given: Any, **more: Any) -> Any:
+            monkeypatch.undo()
+            store.erase("parent")
+            store.vacuum()
+            return transact(*given, **more)
+
+        monkeypatch.setattr("eventlog.session.registry.transact", erase_and_begin)
+        with pytest.raises(KeyMissingError if encrypted else ErasedError):
+            parent.fork(id="fork")
+        assert [info.id for info in store.sessions()] == []
+        assert not files_with(tmp_path, SECRET)
+        assert verify(store).sound
+
+
+def test_a_session_erased_while_a_scrub_looks_ends_no_scrub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that is erased meanwhile counts as living once more, and the scrub goes on."""
+    with seeded(tmp_path / "s") as store:
+        store.session("going").values.put("plan", "1")
+        store.session("going").redact(started(store.session("going"))[0], search=False)
+
+        heads = store.log.heads
+        stale = [list(heads())] * 2  # for what is freed, and for what is redacted
+        monkeypatch.setattr(store.log, "heads", lambda after="": iter(stale.pop()) if stale else heads(after))
+        store.erase("going")
+        assert store.scrub().erased == 1
+        assert not files_with(tmp_path, SECRET)
+
+
+def test_a_search_keeps_its_index_while_the_store_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewriting by another process overwrites no index that a search reads."""
+    catch_up = Follower.catch_up
+
+    def rewrite_and_catch_up(follower: Follower, deadline: float | None) -> None:
+        catch_up(follower, deadline)
+        assert in_child(VACUUM, tmp_path / "s") == f"{(os.getpid(),)}\n"
+        store.session("kept").user("on")  # this process goes over to the next generation
+        assert generations.sweep(tmp_path / "s", engine_of(store).options.io) == (os.getpid(),)
+
+    with seeded(tmp_path / "s") as store:
+        monkeypatch.setattr(Follower, "catch_up", rewrite_and_catch_up)
+        assert len(store.search("heron", wait=None).hits) == 1
+        monkeypatch.undo()
+        assert not generations.sweep(tmp_path / "s", engine_of(store).options.io)
+        assert len(store.search("heron", wait=None).hits) == 1
+
+
+ERASING = """
+import sys
+import eventlog
+with eventlog.open(sys.argv[1]) as store:
+    store.erase("going")
+    store.session("kept").redact(sys.argv[2], search=False)
+    print(store.scrub().erased)
+"""
+
+
+def test_large_texts_that_go_while_an_index_takes_them_in_are_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts erased or redacted by another process, once their commits are read, are not found."""
+    take = Update.take
+    printed: list[str] = []
+
+    def erase_and_take(update: Update, commit: Commit, after: int) -> None:
+        if not printed:
+            printed.append(in_child(ERASING, tmp_path / "s", part))
+            store.session("kept").user("on")  # this process goes over to the next generation
+        take(update, commit, after)
+
+    with seeded(tmp_path / "s") as store:
+        for session in ("going", "kept"):
+            store.session(session).user(f"{SECRET} {os.urandom(20_000).hex()}")
+        part = started(store.session("kept"))[-1]
+        monkeypatch.setattr(Update, "take", erase_and_take)
+        assert not store.search("heron", wait=None).hits
+        assert printed == ["1\n"]
+
+
+VACUUM = """
+import sys
+import eventlog
+from eventlog.log.embedded import rewriting
+
+rewriting._MOVED = 0.0
+with eventlog.open(sys.argv[1]) as store:
+    print(store.vacuum().pending)
+"""
 
 
 def test_a_child_keeps_no_lock_of_its_parent(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_a_scope_is_named(scope: object) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("embedded", "the files of this store, until `eventlog vacuum`"),
+        ("embedded", "the files of this store, for a minute"),
         (POSTGRES, "write-ahead log, archives, standbys and base backups"),
         (ENCRYPTED, "copies of its key"),
     ],

@@ -21,6 +21,7 @@ from eventlog.errors import (
     TooNewError,
     UnfinishedError,
 )
+from eventlog.events import SessionErased
 from eventlog.log.commit import Append
 from eventlog.log.postgres import schema
 from eventlog.log.postgres.opening import create, open_log
@@ -28,6 +29,7 @@ from eventlog.maintenance import server_copies
 from eventlog.store import Store
 from projections.verify.verify import verify
 from projections.view.model_view import ModelView
+from tests.eventlog.maintenance.test_beside import said
 from tests.support.postgres_server import give_back, new_place, running
 from tests.support.sample_sessions import exchange
 
@@ -88,7 +90,7 @@ def test_an_erased_session_leaves_its_tombstone(place: str) -> None:
         secret = store.create_session(id="secret")
         secret.user(SECRET)
         before = other.head()
-        assert rows_with(place, SECRET.encode()) == 2
+        assert rows_with(place, SECRET.encode()) == 1
         store.erase("secret")
         cursor = other.cursor()
         result = store.vacuum()
@@ -258,3 +260,31 @@ def test_a_repair_makes_wrong_catalog_entries_anew(place: str, to_server: bool, 
     finally:
         if to_server:
             give_back(into)
+
+
+@pytest.mark.promise(6, 9)
+def test_an_erasure_takes_texts_out_of_rows_at_once(place: str) -> None:
+    """No row has an erased text, followers are told, and a fork keeps what it inherited."""
+    with eventlog.open(place) as store, eventlog.open(place) as other:
+        kept = store.create_session(id="kept")
+        kept.user("hello")
+        for name in ("alone", "continued"):
+            store.create_session(id=name).user(SECRET)
+        version = store.session("continued").version
+        store.session("continued").fork(id="fork")
+        store.session("continued").user(f"{SECRET} 2")
+        before, cursor = other.head(), other.cursor()
+        store.erase("alone")
+        store.erase("continued", forks="keep")
+        assert rows_with(place, SECRET.encode()) == 1
+        assert other.session("fork").version == version + 1
+        assert said(other, "fork") == [SECRET]
+        erased = [each.session for each in other.subscribe(cursor, timeout=0) if isinstance(each.event, SessionErased)]
+        assert erased == ["alone", "continued"]
+        report = verify(other, against=before, deep=True)
+        assert report.sound, report
+        assert store.log.check() == []
+        assert store.vacuum().erased == 1
+        report = verify(other, against=before, deep=True)
+        assert report.sound, report
+        assert said(other, "fork") == [SECRET]

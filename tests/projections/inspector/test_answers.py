@@ -508,7 +508,9 @@ def test_a_tree_says_which_sessions_wait_for_a_loop(inspected: Store) -> None:
     assert states == {"talk": "waiting", "talk-fork": "unfinished", "helper": "waiting"}
 
 
-@pytest.mark.parametrize("text", ["-1", "x", "1.5", "", "0", "99999999999999999999999", "²"])
+@pytest.mark.parametrize(
+    "text", ["-1", "x", "1.5", "", "0", "99999999999999999999999", "0000000000000000000199999999999999999", "²"]
+)
 def test_a_version_that_is_none_is_refused(inspected: Store, text: str) -> None:
     """A query with a version that the session does not have is a wrong call."""
     with pytest.raises(CallError, match="at is a whole number"):

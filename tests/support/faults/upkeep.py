@@ -268,7 +268,7 @@ def _done_erased(left: set[str], dead: int) -> Callable[[Path], None]:
     def done(place: Path) -> None:
         with opened(place / "s") as store:
             assert {info.id for info in store.sessions()} == left
-            assert store.vacuum().erased
+            store.vacuum()
             report = verify(store, against=kept_head(place), deep=True)
             assert report.sound, report
         _without(place / "s", GONE, LAST)

@@ -12,6 +12,7 @@ from eventlog.integrity.heads import StoreHead
 from eventlog.log.embedded.options import Options
 from eventlog.maintenance import backup as backups
 from eventlog.maintenance import copy_commits
+from eventlog.maintenance.gathered import waiting
 from eventlog.open_log import open_log
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -81,7 +82,10 @@ def _fill(path: Path, weight: int) -> None:
         keys = keys_of(path.parent)
         if keys is not None:
             keep_keys(path.parent)
+        store.host.gather = lambda: None
         store.erase("gone")
+        for file in waiting(store.log):  # the bytes stay, for the work to remove
+            file.unlink()
     if keys is not None:  # as if the program had died before the key was destroyed
         shutil.copy(path.parent / KEPT, keys)
         for text in (GONE, LAST, SECRET):

@@ -14,6 +14,7 @@ import pytest
 from eventlog.log.postgres.opening import create, open_log
 from tests.faults.tally import SLOW, tally
 from tests.support.pages import ROOT
+from tests.support.pooler import Pooler
 from tests.support.postgres_server import Server
 
 PROCESSES = 2
@@ -41,13 +42,20 @@ def _follow(server: Server, primary: Server) -> None:
 
 
 @pytest.mark.promise(1, 2, 4)
-def test_a_primary_that_is_killed_loses_nothing_acknowledged(cluster: list[Server], tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["all hosts", "a pooler"])
+def test_a_primary_that_is_killed_loses_nothing_acknowledged(
+    cluster: list[Server], tmp_path: Path, request: pytest.FixtureRequest, way: str
+) -> None:
     """Promises 1, 2, 4: after kill -9 the most advanced standby has all that was acknowledged."""
     primary, *standbys = cluster
     create(primary.address(), partitions=4)
     ports = ",".join(str(server.port) for server in cluster)
     hosts = ",".join("127.0.0.1" for _ in cluster)
     address = f"postgresql:///postgres?user=postgres&host={hosts}&port={ports}"
+    pooler = Pooler(primary, "postgres") if way == "a pooler" else None
+    if pooler is not None:
+        request.addfinalizer(pooler.remove)
+        address = pooler.address
     said = [tmp_path / f"{number}" for number in range(PROCESSES)]
     writers: list[subprocess.Popen[bytes]] = []
     for number, path in enumerate(said):
@@ -64,6 +72,8 @@ def test_a_primary_that_is_killed_loses_nothing_acknowledged(cluster: list[Serve
     other = next(server for server in standbys if server is not best)
     best.ask("SELECT pg_promote()")
     _follow(other, best)
+    if pooler is not None:
+        pooler.lead_to(best)
     assert [writer.wait(120) for writer in writers] == [0] * PROCESSES
     lines = [line.split() for file in said for line in file.read_text(encoding="ascii").splitlines()]
     acknowledged = [(line[1], int(line[2]), int(line[3])) for line in lines if line[0] == "acknowledged"]

@@ -66,6 +66,7 @@ from eventlog.integrity.heads import SessionHead, StoreHead
 from eventlog.log.commit import Committed
 from eventlog.models.catalogue import KnownModel, ModelCatalogue, Rates
 from eventlog.models.catalogue import shipped as shipped_models
+from eventlog.open_store import open_store as open
 from eventlog.session.answering import Allow, AskedCall, Deny, Edit
 from eventlog.session.reply import Reply
 from eventlog.session.session import RollbackResult, Session
@@ -76,7 +77,6 @@ from eventlog.session.tool_call import ToolCall
 from eventlog.session.turn import Turn
 from eventlog.session.values import StoredValue, Values
 from eventlog.store import Store
-from eventlog.store import open_store as open
 from eventlog.values import (
     Agent,
     Attachment,

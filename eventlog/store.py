@@ -1,4 +1,4 @@
-"""A store of many sessions: open it, search and follow it, maintain its files.
+"""A store of many sessions: search and follow it, maintain its files.
 
 A store owns its log, one handle per session (`session/handles.py`), and one thread that commits
 accepted deltas and renews leases. The same path opened twice in a process shares one log. Sessions
@@ -26,9 +26,8 @@ from eventlog.errors import ErasedError, EventlogError
 from eventlog.errors.base import giving_way_to
 from eventlog.history.cursor import cursor_at
 from eventlog.log.contract import Log
-from eventlog.maintenance.gathered import Gatherer, waiting
+from eventlog.maintenance.gathered import Gatherer
 from eventlog.models.catalogue import ModelCatalogue
-from eventlog.open_log import open_log
 from eventlog.session import liveness
 from eventlog.session.host import Host
 from eventlog.session.registry import SessionRegistry
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from eventlog.search.said import Kind
     from eventlog.search.search import Searcher
 
-__all__ = ["Store", "open_store"]
+__all__ = ["Store"]
 
 FLUSH_INTERVAL = 0.1
 """Seconds within which an accepted delta is committed."""
@@ -56,44 +55,6 @@ SEARCH_WAIT = 5.0
 """Seconds for which a search brings its index up to date."""
 LEASE_TTL = 30_000
 """Milliseconds a lease lasts without renewal."""
-
-
-def open_store(
-    path: str | os.PathLike[str],
-    *,
-    read_only: bool = False,
-    flush_interval: float = FLUSH_INTERVAL,
-    lease_ttl: int = LEASE_TTL,
-    checkpoint_events: int = CHECKPOINT_EVENTS,
-    clock: Callable[[], int] | None = None,
-    new_id: Callable[[str], str] | None = None,
-    prices: Callable[[Model | None, Tokens], Price | None] | None = None,
-    models: ModelCatalogue | None = None,
-    keys: KeySource | None = None,
-) -> Store:
-    """Open the store at `path`, made if it is not there; `memory:` is one in memory.
-
-    With `read_only` commands raise `ReadOnlyError`.
-
-    `keys` makes it encrypted: True for a key file beside the store, the path of one, or a provider
-    (`encryption/keys.py`).
-
-    `flush_interval` in seconds, `lease_ttl` in milliseconds, `checkpoint_events` in events, a run
-    of deltas as one; `clock` gives UTC milliseconds, `new_id` an id for a prefix. `models` is the
-    catalogue of models, by default the one that ships: it gives windows their limits, and a usage
-    that is recorded without a cost its price. A function `prices` is asked for the price instead.
-    Either is asked once: the answer is stored with the usage, and never computed again.
-    """
-    return Store(
-        open_log(path, read_only=read_only, keys=keys),
-        flush_interval=flush_interval,
-        lease_ttl=lease_ttl,
-        checkpoint_events=checkpoint_events,
-        clock=clock,
-        new_id=new_id,
-        prices=prices,
-        models=models,
-    )
 
 
 class Store(SessionStore):
@@ -130,9 +91,6 @@ class Store(SessionStore):
         os_fork.register(self.registry)
         self._searcher: Searcher | None = None
         self._gatherer = Gatherer(self.host, self.vacuum)
-        self.host.gather = self._gatherer.begin
-        if self.host.writable and waiting(log):  # a program died before it removed them
-            self._gatherer.begin()
         self._at_exit = liveness.begin(self.host, self.close)
         weakref.finalize(self, self.host.flusher.stop)
 

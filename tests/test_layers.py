@@ -15,7 +15,7 @@ TOPS = ("eventlog", "projections")
 LAYERS: dict[str, str] = {
     "eventlog": """
         errors values os_fork logger compression | events ids validation | log models streams | codec | history | integrity state
-        | append encryption following | session subscription open_log | maintenance recorder search | session_store | store | aio telemetry importers | records | adapters testing | __init__
+        | append encryption following | session subscription open_log | maintenance recorder search | session_store | store | open_store aio telemetry importers | records | adapters testing | __init__
         | __main__
     """,
     "projections": """
@@ -39,7 +39,7 @@ LAYERS: dict[str, str] = {
         facts run | chunk | stored_facts | archive version_log | fact_store | state | waiting_calls answered stored | call_rules | settling rules evolve | decide loader
         | committed
     """,
-    "eventlog.append": "metrics delta_buffer backoff lease_claim command | pending gate | accepted_commands | queue | writer bulk | transaction pipeline flusher own_appends",
+    "eventlog.append": "metrics delta_buffer backoff lease_claim command | pending gate | accepted_commands | queue | state_reader | writer bulk | transaction pipeline flusher own_appends",
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized streams receipts folders
         | candidate aider chatgpt claude_code cline codex gemini pi role_list watched_files | reconcile formats | one_file | growing_file

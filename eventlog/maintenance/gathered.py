@@ -73,6 +73,9 @@ class Gatherer:
         self._lock = Lock()
         self._rewriting = RLock()
         self._timer: Timer | None = None
+        host.gather = self.begin
+        if host.writable and waiting(host.log):  # a program died before it removed them
+            self.begin()
 
     def begin(self) -> None:
         """Have the bytes of what is erased by then removed in some seconds."""

@@ -68,8 +68,7 @@ class Reply(Fillable):
         """Keeps the lease that `with` took."""
         self._took_lease = False
         """Whether the message's last append gives the lease back."""
-        self._begun = False
-        self._finished = False
+        self._begun = self._finished = False
 
     def __enter__(self) -> Self:
         self._block = Block()
@@ -292,12 +291,11 @@ class Reply(Fillable):
         self._require_open()
         if patch is not None:
             require_json(dict, patch, "a patch of a view is a JSON object")
-        bodies: dict[bytes, bytes] = {}
-        part = self._executor.host.new_id("prt_")
+        part, bodies = self._executor.host.new_id("prt_"), dict[bytes, bytes]()
         self.target = target_of(self._started.model, endpoint)
         changed, named = None if patch is None else to_content(patch, bodies), self.target if endpoint else ""
-        view, sent = (view_version, view_digest, render), (form, body_digest)
-        self._accept([ev.StepStarted(self.id, part, purpose, *view, snapshot, counted, changed, named, *sent)], bodies)
+        view = view_version, view_digest, render, snapshot, counted, changed, named, form, body_digest
+        self._accept([ev.StepStarted(self.id, part, purpose, *view)], bodies)
         self._purpose = purpose
         return part
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.log.commit import Append
-from eventlog.store import Store, open_store
+from eventlog.open_store import open_store
+from eventlog.store import Store
 
 __all__ = ["Held", "Place", "holding"]
 

@@ -18,8 +18,9 @@ import pytest
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import ConflictError, LeaseHeldError, RefusedError, RequestReusedError
+from eventlog.open_store import open_store
 from eventlog.session.session import Session
-from eventlog.store import Store, open_store
+from eventlog.store import Store
 from eventlog.values import File, MessageError, Model, Text, Tokens, Usage
 from tests.support.engines import Engine
 from tests.support.faulty_log import FaultyLog

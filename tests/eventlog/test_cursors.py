@@ -16,8 +16,9 @@ from eventlog.codec.decoded import Recorded
 from eventlog.errors import CallError, CursorError
 from eventlog.log.commit import Commit
 from eventlog.log.memory import MemoryLog
+from eventlog.open_store import open_store
 from eventlog.session.session import Session
-from eventlog.store import Store, open_store
+from eventlog.store import Store
 from tests.support.engines import Engine
 from tests.support.python_process import printed
 

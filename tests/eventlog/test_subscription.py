@@ -12,7 +12,8 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
-from eventlog.store import Store, open_store
+from eventlog.open_store import open_store
+from eventlog.store import Store
 from tests.support import streaming_worker
 from tests.support.engines import Engine
 

@@ -14,8 +14,9 @@ import pytest
 from eventlog import events as ev
 from eventlog.errors import BusyError, LeaseHeldError, RefusedError
 from eventlog.log.commit import LeaseState
+from eventlog.open_store import open_store
 from eventlog.session.session import Session
-from eventlog.store import Store, open_store
+from eventlog.store import Store
 from tests.faults.tally import SLOW, tally
 from tests.support.faulty_log import FaultyLog
 from tests.support.interrupter import Interrupter

@@ -11,7 +11,8 @@ import pytest
 
 from eventlog.history.session_lists import lists_of
 from eventlog.log.memory import MemoryLog
-from eventlog.store import Store, open_store
+from eventlog.open_store import open_store
+from eventlog.store import Store
 from tests.support.postgres_server import give_back, new_place
 
 ENGINES = ("memory", "partitioned", "embedded", "postgres")

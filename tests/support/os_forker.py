@@ -23,7 +23,7 @@ from eventlog.errors import ForkedProcessError
 from eventlog.log.embedded.engine import EmbeddedLog
 from eventlog.log.embedded.segments.environment import Environment
 from eventlog.log.memory import MemoryLog
-from eventlog.store import open_store
+from eventlog.open_store import open_store
 from projections.tokens import CharsCounter, encodings
 from projections.view.kept_view import KeptView
 from projections.view.model_view import ModelView

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from eventlog.store import open_store
+from eventlog.open_store import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -18,7 +18,8 @@ from eventlog.errors import CursorError
 from eventlog.history import session_page
 from eventlog.maintenance.backup import restore
 from eventlog.maintenance.repair import repair
-from eventlog.store import Store, open_store
+from eventlog.open_store import open_store
+from eventlog.store import Store
 from eventlog.values import Text
 from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places

@@ -29,7 +29,8 @@ from eventlog.history.name_streams import NameState, last_owner, state_append, s
 from eventlog.log.commit import Append
 from eventlog.maintenance.backup import restore
 from eventlog.maintenance.repair import repair
-from eventlog.store import Store, open_store
+from eventlog.open_store import open_store
+from eventlog.store import Store
 from eventlog.testing.file_search import files_with
 from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places

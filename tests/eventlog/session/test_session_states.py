@@ -7,8 +7,9 @@ from pathlib import Path
 
 from eventlog import events as ev
 from eventlog.encryption.log import EncryptedLog
+from eventlog.open_store import open_store
 from eventlog.session.session import Session
-from eventlog.store import Store, open_store
+from eventlog.store import Store
 from eventlog.values import Origin
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.python_process import printed

@@ -9,7 +9,8 @@ from eventlog import Feed, RecordBuilder
 from eventlog import events as ev
 from eventlog.codec.batch import encode
 from eventlog.log.commit import Append
-from eventlog.store import Store, open_store
+from eventlog.open_store import open_store
+from eventlog.store import Store
 from projections.verify.streams import Problem
 from projections.verify.verify import verify
 from tests.support.engines import Engine

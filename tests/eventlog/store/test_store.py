@@ -9,7 +9,8 @@ import pytest
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
 from eventlog.errors import CallError, ClosedError
-from eventlog.store import Store, open_store
+from eventlog.open_store import open_store
+from eventlog.store import Store
 from eventlog.values import Tokens, Usage
 from tests.support.engines import Engine
 from tests.support.sample_sessions import exchange, said

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.open_store import open_store
 from eventlog.session.outcome import outcome_of, questions
 from eventlog.session.session import Session
-from eventlog.store import Store, open_store
+from eventlog.store import Store
 from eventlog.values import MessageError, Model
 from projections.loop import CallModel, Compact, ContextWindow, Prune, RequestCompaction, Stop, Wait, window_report
 from tests.faults.tally import SLOW

@@ -1,6 +1,6 @@
 """A durable turn while another process scrubs the store, beside a turn of an idle store.
 
-python -m benchmarks.beside_scrub [--megabytes 200] [--directory PATH]
+python -m benchmarks.beside_scrub [MEGABYTES]
 """
 
 from __future__ import annotations

@@ -174,8 +174,9 @@ def test_namespaces_with_lone_surrogates_are_found(engine: Engine) -> None:
     """They are searched and listed by their names, beside a namespace without."""
     store, odd = EverdeltaStore(engine.open()), "a\ud800"
     store.batch([PutOp(("a",), f"{number}", {}) for number in range(PAGE + 1)])
-    store.batch([PutOp((odd,), "k", {}), PutOp((odd, "é"), "k", {})])
-    assert [item.namespace for item in store.search((odd,))] == [(odd,), (odd, "é")]
+    store.batch([PutOp((odd,), "k", {}), PutOp((odd, "é"), "k", {}), PutOp((odd,), odd + LONG, {"long": 1})])
+    assert [item.namespace for item in store.search((odd,))] == [(odd,), (odd,), (odd, "é")]
+    assert store.search((odd,), filter={"long": 1})[0].key == odd + LONG
     assert store.list_namespaces(prefix=(odd,)) == [(odd,), (odd, "é")]
     assert store.list_namespaces(max_depth=1) == [("a",), (odd,)]
 

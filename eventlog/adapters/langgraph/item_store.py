@@ -35,6 +35,7 @@ from eventlog.adapters.langgraph.items import (
     is_found,
     key_in,
     matches,
+    name_of,
     place_in,
     prefix_of,
     time_of,
@@ -224,7 +225,7 @@ class EverdeltaStore(BaseStore):
             raise CallError(f"a ttl is a number of minutes, more than 0 and at most {LONGEST_TTL}, or None")
         text = require_value(record_of(dict(op.value)))
         kept = Kept(text, now if before is None else before.kept.created, now, op.ttl)
-        kept.place = place if place_in(key_in(*place)) is None else None
+        kept.name = name_of(*place) if place_in(key_in(*place)) is None else None
         return kept if op.ttl is None else _prolonged(kept, now)
 
 

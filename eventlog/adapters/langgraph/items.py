@@ -27,6 +27,7 @@ __all__ = [
     "is_found",
     "key_in",
     "matches",
+    "name_of",
     "place_in",
     "prefix_of",
     "time_of",
@@ -50,8 +51,13 @@ class Kept(msgspec.Struct, array_like=True):
     ttl: float | None = None
     """Minutes that it is kept after it was put or read."""
     expires: int | None = None
-    place: Place | None = None
-    """Where it is, if its key does not say."""
+    name: bytes | None = None
+    """Its whole key, if that on the shelf is cut; lone surrogates included."""
+
+    @property
+    def place(self) -> Place | None:
+        """Where it is, if its key on the shelf does not say."""
+        return None if self.name is None else _place_of(self.name.decode("utf-8", "surrogatepass"))
 
     def is_over(self, now: int) -> bool:
         """Whether its time is over."""
@@ -77,10 +83,15 @@ def end_of(namespace: Iterable[str]) -> str:
     return "".join(f"{label}." for label in namespace) + "/"
 
 
+def name_of(namespace: tuple[str, ...], key: str) -> bytes:
+    """Return the whole key of an item."""
+    return ("".join(f"{label}." for label in namespace) + "." + key).encode("utf-8", "surrogatepass")
+
+
 def key_in(namespace: tuple[str, ...], key: str) -> str:
     """Return the key of an item on the shelf."""
-    name = "".join(f"{label}." for label in namespace) + "." + key
-    data = name.encode("utf-8", "surrogatepass")
+    data = name_of(namespace, key)
+    name = data.decode("utf-8", "surrogatepass")
     return name if len(data) <= LONGEST else f"{_cut(name)}\0{sha256(data).hexdigest()}"
 
 
@@ -88,6 +99,10 @@ def place_in(name: str) -> Place | None:
     """Return the place of an item by its key on the shelf, None if the key does not say."""
     if len(name.encode("utf-8", "surrogatepass")) > LONGEST:
         return None
+    return _place_of(name)
+
+
+def _place_of(name: str) -> Place:
     labels, _, key = name.partition("..")
     return tuple(labels.split(".")), key
 

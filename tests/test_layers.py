@@ -52,7 +52,7 @@ LAYERS: dict[str, str] = {
         | google_adk google_adk_artifacts openai_agents pydantic_conversations claude_transcript | pydantic_ai claude_summaries | claude_agent
     """,
     "eventlog.adapters.langgraph": """
-        items files records stored interrupts | answers | messages | message_list sturdy | thread | reading threads unused | copying | rejoined | removal | item_store saver | __init__
+        items files records stored interrupts ttl_sweeper | answers | messages | message_list sturdy | thread | reading threads unused | copying | rejoined | removal | item_store saver | __init__
     """,
     "eventlog.testing": "file_search said | place | worker | contract | __init__",
     "eventlog.aio": "awaiting subscription | reply turn | session | __init__",

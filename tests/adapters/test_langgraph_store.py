@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -324,3 +325,23 @@ def test_deleted_items_leave_no_byte(mode: str, tmp_path: Path) -> None:
     assert found is not None
     assert found.value == {"text": "public"}
     engine.close()
+
+
+def test_a_sweeper_removes_what_is_over_until_it_is_stopped(engine: Engine) -> None:
+    """Sweeps come at the interval of settings or call, until a stop or the closing of the store."""
+    opened = engine.open()
+    store = EverdeltaStore(opened, ttl={"default_ttl": 0.0001, "sweep_interval_minutes": 60})
+    assert store.stop_ttl_sweeper()
+    assert not store.start_ttl_sweeper().done()
+    assert store.stop_ttl_sweeper(20)
+    ended = store.start_ttl_sweeper(0.0005)
+    assert store.start_ttl_sweeper() is ended
+    store.put(("a",), "k", {})
+    shelf = opened.shelf("langgraph")
+    until = time.monotonic() + 20
+    while shelf.values.keys("") and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not shelf.values.keys("")
+    opened.close()
+    ended.result(20)
+    assert store.stop_ttl_sweeper(0)

@@ -8,6 +8,7 @@ removed from the files by the next `Store.scrub`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -41,6 +42,7 @@ from eventlog.adapters.langgraph.items import (
     time_of,
 )
 from eventlog.adapters.langgraph.stored import bytes_of
+from eventlog.adapters.langgraph.ttl_sweeper import MINUTES, TtlSweeper
 from eventlog.adapters.odd_values import record_of, value_of
 from eventlog.adapters.settled import settled
 from eventlog.errors import ArgumentTypeError, ArgumentValueError, CallError, ConflictError, ErasedError
@@ -72,7 +74,8 @@ class EverdeltaStore(BaseStore):
     """Items under namespaces: pass it to `compile(store=)`.
 
     Values are JSON objects. Items lie on the shelf of a name. `ttl` says how many minutes they are
-    kept by default, and whether reading them counts; `sweep_ttl` removes those whose time is over.
+    kept by default, and whether reading them counts; `sweep_ttl` removes those whose time is over,
+    and `start_ttl_sweeper` does so again and again.
     There is no search by meaning: an `index` and a query are refused.
     """
 
@@ -89,6 +92,7 @@ class EverdeltaStore(BaseStore):
         self.ttl_config = ttl
         self._name = shelf
         self._shelf: Shelf | None = None
+        self._sweeper: TtlSweeper | None = None
 
     def _opened(self) -> Shelf:
         """Return the shelf, which stays open between calls; a new one if it was dropped."""
@@ -171,6 +175,20 @@ class EverdeltaStore(BaseStore):
                     shelf.values.drop(found.key, expected=found.revision)
                     swept += 1
         return swept
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
+        """Sweep in a thread, until `stop_ttl_sweeper`, or until the returned future is cancelled.
+
+        `sweep_interval_minutes` is by default that of the `ttl` settings, else 5.
+        """
+        if self._sweeper is None or self._sweeper.ended.done():
+            minutes = sweep_interval_minutes or (self.ttl_config or {}).get("sweep_interval_minutes") or MINUTES
+            self._sweeper = TtlSweeper(self.sweep_ttl, minutes)
+        return self._sweeper.ended
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """End the sweeps; return whether they have ended within `timeout` seconds."""
+        return self._sweeper is None or self._sweeper.stop(timeout)
 
     def _read(self, shelf: Shelf, place: Place, now: int) -> _Found | None:
         value = shelf.values.get(key_in(*place))

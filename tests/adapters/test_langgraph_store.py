@@ -328,7 +328,7 @@ def test_deleted_items_leave_no_byte(mode: str, tmp_path: Path) -> None:
 
 
 def test_a_sweeper_removes_what_is_over_until_it_is_stopped(engine: Engine) -> None:
-    """Sweeps come at the interval of settings or call, until a stop or the closing of the store."""
+    """Sweeps come at the interval of settings or call, until a stop, or the store closes."""
     opened = engine.open()
     store = EverdeltaStore(opened, ttl={"default_ttl": 0.0001, "sweep_interval_minutes": 60})
     assert store.stop_ttl_sweeper()

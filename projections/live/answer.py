@@ -7,7 +7,7 @@ lacks nothing. Text is told once it is committed: what was sent cannot be taken 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -44,7 +44,7 @@ class Happening(NamedTuple):
 
 
 class _Told(msgspec.Struct):
-    """How much of a part was told."""
+    """How much of a part, or a reply, was told."""
 
     length: int = 0
     """Characters of its text, or of its arguments."""
@@ -57,23 +57,27 @@ class Answer:
     """The answer to a question of a session, which other tasks and processes may give."""
 
     def __init__(self, store: Store, session: str, question: str) -> None:
+        store.session(session).reader.find(question)
         self.store: Store = store
         self.session = session
         self.question = question
         self.outcome: Outcome = Outcome("pending")
-        """How the answer ended, once nothing more comes."""
-        self._since = store.session(session).reader.find(question)
-        self._replies: dict[str, Json] = {}
-        self._parts: dict[str, tuple[str, Json]] = {}
+        """How the answer stands: its replies, and how it ended once nothing more comes."""
+        self._messages: dict[str, Json] = {}
+        self._parts: dict[str, dict[str, Json]] = {}
+        """The parts of each message."""
+        self._message_of: dict[str, str] = {}
         self._told: dict[str, _Told] = {}
 
     async def __aiter__(self) -> AsyncGenerator[Happening]:
         updates = aiter(AsyncLive(self.store, self.session, limit=_LIMIT, longest=_LONGEST, provisional=False))
         async with aclosing(updates):
             async for update in updates:
-                for happening in self._take(update.patches):
+                grown = self._take(update.patches)
+                if grown is None:  # more than texts: a look costs the turn so far
+                    self.outcome = await asyncio.to_thread(self._look)
+                for happening in self._news(self.outcome.replies if grown is None else grown):
                     yield happening
-                self.outcome = await asyncio.to_thread(self._look)
                 if self.outcome.state != "pending":
                     break
         for happening in await asyncio.to_thread(lambda: [*self._rest()]):
@@ -89,50 +93,56 @@ class Answer:
         """Yield what came before the outcome was known, and end what is open."""
         live = LiveSession(self.store, self.session, limit=_LIMIT, longest=_LONGEST, provisional=False)
         update = live.advance()
-        yield from self._take([] if update is None else update.patches)
+        self._take([] if update is None else update.patches)
+        yield from self._news(self.outcome.replies)
         for name, told in self._told.items():
             if not told.ended:
-                yield Happening("end", *self._parts[name])
-        for name, reply in self._replies.items():
-            if reply["finished"] is None:
+                message = self._message_of.get(name, name)
+                yield Happening("replied" if message == name else "end", message, self._parts[message].get(name, {}))
+
+    def _take(self, patches: list[Json]) -> set[str] | None:
+        """Change the page; return the messages whose texts alone have grown, None for more."""
+        grown: set[str] | None = set() if patches else None
+        for patch in patches:
+            for message in patch["reset"]["messages"] if "reset" in patch else [patch.get("message")]:
+                if message is not None:
+                    self._messages[message["id"]] = message
+                    for part in message.get("parts", ()):
+                        self._keep(message["id"], part)
+            if "of" in patch:
+                self._keep(patch["of"], patch["set"])
+            elif patch.get("part") in self._message_of:
+                message = self._message_of[patch["part"]]
+                part = self._parts[message][patch["part"]]
+                self._keep(message, part | (patch.get("set") or {patch["field"]: part[patch["field"]] + patch["text"]}))
+                grown = None if grown is None else {*grown, message}
+            if "part" not in patch:
+                grown = None
+        return grown
+
+    def _keep(self, message: str, part: Json) -> None:
+        self._message_of[part["id"]] = message
+        self._parts.setdefault(message, {})[part["id"]] = part
+
+    def _news(self, messages: Iterable[str]) -> Iterator[Happening]:
+        """Yield what was not told yet of some messages of the page that are replies."""
+        for name in messages:
+            if name not in self._messages or name not in self.outcome.replies:
+                continue
+            if name not in self._told:
+                yield Happening("reply", name, {})
+            told = self._told.setdefault(name, _Told())
+            for part in self._parts.setdefault(name, {}).values():
+                if part["kind"] in (*_SAID, "tool", "file"):
+                    yield from self._tell(name, part)
+            if self._messages[name]["finished"] is not None and not told.ended:
+                told.ended = True
                 yield Happening("replied", name, {})
 
-    def _take(self, patches: list[Json]) -> Iterator[Happening]:
-        for patch in patches:
-            if "reset" in patch:
-                for message in patch["reset"]["messages"]:
-                    yield from self._see(message)
-            elif "message" in patch:
-                yield from self._see(patch["message"])
-            elif "of" in patch:
-                yield from self._tell(patch["of"], patch["set"])
-            elif patch.get("part") in self._parts:
-                message, part = self._parts[patch["part"]]
-                fields = patch.get("set") or {patch["field"]: part[patch["field"]] + patch["text"]}
-                yield from self._tell(message, {**part, **fields})
-
-    def _see(self, message: Json) -> Iterator[Happening]:
-        name = message["id"]
-        if message["version"] <= self._since or message["role"] != "assistant" or message["summary"]:
-            return
-        before = self._replies.get(name)
-        self._replies[name] = message
-        if before is None:
-            yield Happening("reply", name, {})
-        for part in message.get("parts", ()):
-            yield from self._tell(name, part)
-        if message["finished"] is not None and (before is None or before["finished"] is None):
-            yield Happening("replied", name, {})
-
     def _tell(self, message: str, part: Json) -> Iterator[Happening]:
-        kind = part["kind"]
-        if message not in self._replies or kind not in (*_SAID, "tool", "file"):
-            return
-        name = part["id"]
-        self._parts[name] = message, part
-        told = self._told.get(name)
+        kind, told = part["kind"], self._told.get(part["id"])
         if told is None:
-            told = self._told[name] = _Told()
+            told = self._told[part["id"]] = _Told()
             yield Happening("begin", message, part)
         text = part["input"] if kind == "tool" else part["text"] if kind in _SAID else ""
         if len(text) > told.length and not told.ended:

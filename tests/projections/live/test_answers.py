@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -73,6 +74,49 @@ async def test_every_kind_of_part_is_told(store: Store) -> None:
     assert kinds[-1] == "RUN_FINISHED"
     assert kinds.count("TOOL_CALL_RESULT") == kinds.count("TOOL_CALL_END") == 2
     assert [event["content"] for event in events if event["type"] == "TOOL_CALL_RESULT"] == ["of Oslo", "of Kyiv"]
+
+
+async def test_an_answer_has_no_replies_to_other_questions(store: Store) -> None:
+    """A reply that has not seen a later question, and one that answers that, are not told."""
+    session = store.create_session()
+    first = session.user("first", request_id="1")
+    with session.turn("first", "1"), session.assistant("acme/one") as reply:
+        queued = session.user("second", request_id="2")
+        reply.add_text("to the first")
+        reply.finish()
+    with session.turn("second", "2"), session.assistant("acme/one") as reply:
+        reply.add_text("to the second")
+        reply.finish()
+    for question, said in ((first, "to the first"), (queued, "to the second")):
+        events = await events_of(store, session, question, "ag-ui")
+        assert [event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"] == [said]
+
+
+async def test_a_long_answer_is_looked_at_by_the_step(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text that grows costs no look at the turn: looks are as many for 10 pieces as for 200."""
+    counts: list[int] = []
+    for pieces in (10, 200):
+        session, looks = store.create_session(), list[str]()
+        look = Answer._look
+
+        def counted(answer: Answer, look: Any = look, looks: list[str] = looks) -> Any:
+            looks.append(answer.question)
+            return look(answer)
+
+        question = session.user("hello", request_id="r")
+        with monkeypatch.context() as patched, session.turn("hello", "r"), session.assistant("acme/one") as reply:
+            patched.setattr(Answer, "_look", counted)
+            reading = asyncio.create_task(events_of(store, session, question, "ai-sdk"))
+            text = await asyncio.to_thread(reply.stream_text)
+            for _ in range(pieces):
+                text.append("word ")
+                await asyncio.to_thread(store.flush)
+                await asyncio.sleep(0)
+            await asyncio.to_thread(reply.finish)
+            chunks = await reading
+        assert "".join(chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta") == "word " * pieces
+        counts.append(len(looks))
+    assert counts[1] <= counts[0] + 2
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

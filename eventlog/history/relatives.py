@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eventlog.history.ancestry import ancestry
+from eventlog.history.ancestry import ancestors
 from eventlog.history.catalog import entry_of
 from eventlog.history.session_lists import UNNAMED, forks_list, subsessions_list
 
@@ -39,7 +39,7 @@ def heirs_of(log: Log, session: str) -> list[str]:
     while waiting:
         for head in forks_of(log, waiting.pop()):
             waiting.append(head.session)
-            if not entry_of(head).erased and any(one.session == session for one in ancestry(log, head.session)):
+            if not entry_of(head).erased and any(one.session == session for one in ancestors(log, head.session)):
                 found.append(head.session)
     return sorted(found)
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from itertools import islice
+from sys import maxsize
 from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -96,7 +97,9 @@ class ValueIndex:
 
         def look(tree: ValueTree) -> list[Change]:
             found = tree.newest_of_all(key_bytes(prefix), upto, key_bytes(after))
-            return list(found if limit is None else islice((one for one in found if not one.dropped), limit))
+            return list(
+                found if limit is None else islice((one for one in found if not one.dropped), min(limit, maxsize))
+            )
 
         return self._complete(upto, look)
 

@@ -75,7 +75,8 @@ def empty_rows(log: PostgresLog, session: str) -> None:
     last = max((stream.last for stream in heirs if stream.session == session), default=0)
     head = log.head(session)
     if head is not None and session not in read_ledger(log):
-        log.take_out(session, [emptied(each) for each in log.read(session, last, head.version - 1)])
+        going = (each for each in log.read(session, last, head.version - 1) if each.first > last)
+        log.take_out(session, list(map(emptied, going)))
 
 
 def _changed(commit: Commit, last: int | None, changes: Mapping[str, Change]) -> Commit | None:

@@ -127,8 +127,13 @@ class Values:
         require_or_none(int, limit, "a limit is a whole number, or None")
         if limit is not None and limit < 1:
             raise CallError(f"a limit is 1 or more, not {limit}: leave it out for all keys")
-        listed = self._listed(prefix, after, limit)
-        return [key for name, found in listed if not self._was_freed(*found, key := _key_of(name))][:limit]
+        keys: list[str] = []
+        while True:
+            listed = self._listed(prefix, after, limit)
+            keys += [key for name, found in listed if not self._was_freed(*found, key := _key_of(name))]
+            if limit is None or len(keys) >= limit or len(listed) < limit:
+                return keys[:limit]
+            after = _key_of(listed[-1][0])
 
     def _listed(
         self, prefix: str, after: str = "", limit: int | None = None

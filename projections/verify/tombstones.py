@@ -30,7 +30,7 @@ def tombstone_fault(store: Store, head: Head) -> Mismatch | None:
     shown = entry_of(head)
     entry: CatalogEntry | None = None
     messages = 0
-    read = counted = True
+    read = counted = begins = True
     tombstone: ev.SessionErased | None = None
     for commit in store.log.read(head.session, 0, head.version):
         tombstone = None
@@ -41,7 +41,7 @@ def tombstone_fault(store: Store, head: Head) -> Mismatch | None:
             read = False
         elif commit.emptied and not commit.payload:  # no fork inherits it; the event of the erasure may be one
             tombstone = ev.SessionErased(shown.reason)
-            counted = False
+            counted, begins = False, begins and entry is not None
         else:
             decoded = decode_commit(commit)
             messages += 0 if decoded is None else decoded.messages
@@ -51,6 +51,7 @@ def tombstone_fault(store: Store, head: Head) -> Mismatch | None:
                     tombstone = span.item if isinstance(span.item, ev.SessionErased) else None
     if head.gone:
         tombstone = ev.SessionErased(shown.reason)
+    entry = entry if begins else None  # a server empties the first commit as well
     if tombstone is None:
         return Mismatch("its head says that it is erased, and no event does", head.version)
     is_encrypted_log = store.log.engine is not store.log

@@ -55,7 +55,9 @@ def kept(store: Store) -> dict[bytes, bytes]:
     return dict(store.log.scan_derived(KIND))
 
 
-def test_an_unchanged_file_is_not_read(store: Store, tmp_path: Path, reads: list[str]) -> None:
+def test_an_unchanged_file_is_not_read(
+    store: Store, tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that is imported again is not read; its report is that of reading it."""
     path = write(tmp_path / "a.jsonl", *talk("a", "b", "c"), {"type": "unheard of"})
     side = record(8, "aside") | {"isSidechain": True, "agentId": "x"}
@@ -69,7 +71,7 @@ def test_an_unchanged_file_is_not_read(store: Store, tmp_path: Path, reads: list
     assert (again.events, again.format) == (0, "claude_code")
     assert (again.sessions, again.messages, again.parts) == (first.sessions, first.messages, first.parts)
     assert again.skipped == first.skipped
-    os.chdir(tmp_path)
+    monkeypatch.chdir(tmp_path)
     assert import_file(store, "a.jsonl", format="claude_code").events == 0
     assert reads == []
     with pytest.raises(ImportFormatError):

@@ -288,3 +288,20 @@ def test_an_erasure_takes_texts_out_of_rows_at_once(place: str) -> None:
         report = verify(other, against=before, deep=True)
         assert report.sound, report
         assert said(other, "fork") == [SECRET]
+
+
+@pytest.mark.promise(1, 6)
+def test_an_erasure_keeps_the_append_that_a_fork_has_a_part_of(place: str) -> None:
+    """Promise 1: a fork from inside an append, and a shelf, verify when what is behind them goes."""
+    with eventlog.open(place) as store:
+        session = store.create_session(id="split")
+        session.user("first")
+        session.user("second")
+        store.fork(session, session.version - 1, id="half")
+        read = [each.event for each in store.session("half").events()]
+        store.shelf("todo").values.put("a", "1")
+        store.erase("split", forks="keep")
+        store.drop_shelf("todo")
+        assert [each.event for each in store.session("half").events()] == read
+        report = verify(store, deep=True)
+        assert report.sound, report

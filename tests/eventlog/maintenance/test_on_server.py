@@ -292,7 +292,7 @@ def test_an_erasure_takes_texts_out_of_rows_at_once(place: str) -> None:
 
 @pytest.mark.promise(1, 6)
 def test_an_erasure_keeps_the_append_that_a_fork_has_a_part_of(place: str) -> None:
-    """Promise 1: a fork from inside an append, and a shelf, verify when what is behind them goes."""
+    """Promise 1: a fork from inside an append, and a shelf, verify when all behind them goes."""
     with eventlog.open(place) as store:
         session = store.create_session(id="split")
         session.user("first")

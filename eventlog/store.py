@@ -91,8 +91,8 @@ class Store(SessionStore):
         os_fork.register(self.registry)
         self._searcher: Searcher | None = None
         self._gatherer = Gatherer(self.host, self.vacuum)
-        self._at_exit = liveness.begin(self.host, self.close)
-        weakref.finalize(self, self.host.flusher.stop)
+        self._unregister = liveness.begin(self.host, self.close)
+        self._stop = weakref.finalize(self, self.host.flusher.stop)
 
     def __enter__(self) -> Self:
         return self
@@ -356,10 +356,10 @@ class Store(SessionStore):
                 except BaseException:
                     host.closed = False  # interrupted: it can be closed again
                     raise
-            host.flusher.stop()
+            self._stop()
             host.kept.clear()
             self._close_index()
-            liveness.end(self.host, self._at_exit)
+            self._unregister()
             try:
                 self.log.close()
             finally:

@@ -12,7 +12,7 @@ from threading import Lock
 from eventlog.session.host import Host
 from eventlog.session.owner import LIVE
 
-__all__ = ["begin", "end", "expire_stopped"]
+__all__ = ["begin", "expire_stopped"]
 
 
 _registering = Lock()
@@ -20,24 +20,22 @@ _HOSTS: weakref.WeakSet[Host] = weakref.WeakSet()
 
 
 def begin(host: Host, close: Callable[[], None]) -> Callable[[], None]:
-    """Register an open store, to be closed at interpreter exit; pass the result to `end`.
+    """Register an open store, to be closed at interpreter exit; the result unregisters it.
 
     `close` is the method that closes the store.
     """
-    owner = host.owner.store
-    LIVE.add(owner)
-    weakref.finalize(host, LIVE.discard, owner)
+    expired = weakref.finalize(host, LIVE.discard, host.owner.store)
     at_exit = partial(_close_at_exit, weakref.WeakMethod(close))
     atexit.register(at_exit)
     with _registering:
         _HOSTS.add(host)
-    return at_exit
 
+    def end() -> None:
+        expired()
+        atexit.unregister(at_exit)
 
-def end(host: Host, at_exit: Callable[[], None]) -> None:
-    """Unregister a store that closes."""
-    LIVE.discard(host.owner.store)
-    atexit.unregister(at_exit)
+    LIVE.add(host.owner.store)
+    return end
 
 
 def expire_stopped() -> None:

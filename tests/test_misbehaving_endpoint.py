@@ -150,27 +150,14 @@ class Misbehaving:
             for message in asked.messages
             if message["role"] == "tool" and INTERRUPTED in text_of(message)
         }
-        again = self._asked_again(asked.messages) if self._refuses else 0
         whole = [
             message
-            for place, message in enumerate(asked.messages)
+            for message in asked.messages
             if message["role"] == "assistant"
-            and place >= again
             and broken.isdisjoint(call["id"] for call in message.get("tool_calls") or ())
         ]
         said = [text for text in map(text_of, whole) if not text.startswith(OPENING)]
         self.faults += [f"twice: {text}" for text, count in Counter(filter(None, said)).items() if count > 1]
-
-    @staticmethod
-    def _asked_again(messages: list[dict[str, Any]]) -> int:
-        """The place of a question that was refused for its size, and stands behind its own steps.
-
-        This model, which looks no further back, begins with it anew.
-        """
-        asked = [(place, ASKS["user"].search(text_of(m))) for place, m in enumerate(messages) if m["role"] == "user"]
-        place, found = next(((place, found) for place, found in reversed(asked) if found is not None), (0, None))
-        steps = [] if found is None else [text_of(m) for m in messages[:place] if m["role"] == "assistant"]
-        return place if found is not None and any(f" {found[2]}, step" in text for text in steps) else 0
 
 
 OPENING = "## Goal"

@@ -208,7 +208,7 @@ class LoopState(msgspec.Struct, array_like=True):
         if error.name == MEDIA:
             return self.media_replaced > place
         compacted = max((mark.version for mark in self.trail if mark.kind == "completed"), default=0)
-        return max(self.began_anew, compacted) > place
+        return max(self.began_anew, compacted, self.media_replaced) > place
 
     def add_entry(self, entry: TrailEntry) -> None:
         """Something happened."""

@@ -9,7 +9,6 @@ for results cannot be covered, and nothing else can be said before the results a
 from __future__ import annotations
 
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -21,7 +20,7 @@ from projections.conversation.parts import Message, SubtaskPart, ToolPart
 from projections.loop.decision.exchange import answers, newest_question, open_answer, queued_message, turn_answers
 from projections.loop.decision.full_window import blocked, may_help, what_helps
 from projections.loop.decision.loop_state import LatestAnswer
-from projections.loop.decision.refused_media import media_to_replace
+from projections.loop.decision.refused_media import media_of_question, media_to_replace
 from projections.loop.decision.refused_turn import asks_without_state, helps_after, too_early
 from projections.loop.decision.situation import Situation
 from projections.loop.decision.steps import (
@@ -45,9 +44,6 @@ from projections.loop.tasks.task_calls import is_task
 from projections.window.policy.limits import is_over
 from projections.window.prune.repeated_calls import repeated_call
 from projections.window.sizing.measure import Measure
-
-if TYPE_CHECKING:
-    from projections.conversation.parts import Message
 
 __all__ = ["next_step"]
 
@@ -220,10 +216,13 @@ class _Turn:
     def media(self) -> _Found | None:
         """Name the media for which the newest request was refused, and ask again."""
         last, now = self._last, self._now
-        if last is None or last.error is None or last.error.name != MEDIA or not self._broke_off():
+        if last is None or last.error is None or not self._broke_off():
             return None
-        times = len([*takewhile(_is_media_refusal, turn_answers(self._now.state))])
-        media = media_to_replace(now, last.error, times)
+        if last.error.name == MEDIA:
+            times = len([*takewhile(_is_media_refusal, turn_answers(now.state))])
+            media = media_to_replace(now, last.error, times)
+        else:
+            media = media_of_question(now) if self._is_refused() else ()
         return _Found(ReplaceMedia(media, last.error.message, now.options.asked)) if media else None
 
     def overflow(self) -> _Found | None:

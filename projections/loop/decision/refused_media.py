@@ -1,7 +1,8 @@
 """Choose the images and documents to name instead of sending, after a refused request.
 
 First those that the refusal names, else those that break the model's rules, else those of the
-newest message that has any; the second time all.  Pure.
+newest message that has any; the second time all.  After a refusal for its size, those of a question
+whose turn has begun.  Pure.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from projections.requests.openai import chat_messages
 from projections.tokens.media import image_size
 from projections.view.neutral import File
 from projections.view.part_rendering import is_replaced
+from projections.window.compaction.selection import begun_turn
 
 if TYPE_CHECKING:
     from eventlog.values import Content
     from projections.loop.decision.situation import Situation
 
-__all__ = ["MOST_REQUESTS", "media_to_replace"]
+__all__ = ["MOST_REQUESTS", "media_of_question", "media_to_replace"]
 
 MOST_REQUESTS = 2
 """Requests that are made again, each with fewer media."""
@@ -54,6 +56,21 @@ def media_to_replace(now: Situation, error: MessageError, times: int) -> tuple[M
         newest = [one for one in shown if one.message == shown[-1].message]
         shown = _named(now, shown, error.message) or _unruly(now, shown) or newest
     return tuple(dict.fromkeys(one.media for one in shown))
+
+
+def media_of_question(now: Situation) -> tuple[Media, ...]:
+    """Return the media to name after a refusal for size: those of a question with steps.
+
+    The question stays in front of its steps, and is not replayed with its media named. () without
+    automatic compaction, and where the policy replays.
+    """
+    policy = now.policy.compaction
+    if not (now.policy.overflow.auto and policy.replay and policy.replay_keeps_steps):
+        return ()
+    place = begun_turn(now.messages, policy)
+    if place is None:
+        return ()
+    return tuple(dict.fromkeys(one.media for one in _shown(now) if one.message == now.messages[place].id))
 
 
 # -- helpers -----------------------------------------------------------------------------------

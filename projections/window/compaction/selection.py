@@ -32,7 +32,7 @@ from projections.view.selection import compaction_of, visible_messages
 from projections.window.policy.policy import CompactionPolicy
 from projections.window.sizing.measure import Measure
 
-__all__ = ["Selection", "previous_summary", "select_tail", "summarisable", "tail_budget"]
+__all__ = ["Selection", "begun_turn", "previous_summary", "select_tail", "summarisable", "tail_budget"]
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Selection(msgspec.Struct, frozen=True):
     previous: str | None = None
     """The summary in force, which is to be brought up to date."""
     replay: str | None = None
-    """User message to add again after the summary: its request was refused for its size."""
+    """User message to add again after the summary: its first request was refused for its size."""
 
 
 def tail_budget(policy: CompactionPolicy, usable: int | None) -> int:
@@ -95,7 +95,8 @@ def select_tail(
     asked = next((found for found in state.compactions.values() if found.message == marker), None)
     shown = summarisable(state, options, marker)
     previous = previous_summary(state, measure.text)
-    if asked is not None and asked.overflow and policy.replay:
+    stays = policy.replay_keeps_steps and begun_turn(shown, policy) is not None
+    if asked is not None and asked.overflow and policy.replay and not stays:
         found = _refused(state, shown, policy, measure, budget)
         if found is not None:
             return msgspec.structs.replace(found, previous=previous)
@@ -110,6 +111,13 @@ def select_tail(
         if found is not None:
             return msgspec.structs.replace(found, previous=previous)
     return None
+
+
+def begun_turn(shown: Sequence[Message], policy: CompactionPolicy) -> int | None:
+    """Return the index of the newest turn's question if the turn has steps, else None."""
+    place = _newest_turn(shown, policy)
+    has_steps = place is not None and any(not found.user and _says_something(found) for found in shown[place + 1 :])
+    return place if has_steps else None
 
 
 def _selection(shown: Sequence[Message], start: int, stay: frozenset[str]) -> Selection | None:
@@ -135,12 +143,10 @@ def _refused(
 ) -> Selection | None:
     """Select after a refused request: its user message is covered, to be added again.
 
-    Returns None if that message is all there is.
-
-    What its turn had done stays as far as the budget goes. OpenCode covers all of it, unsummarised,
-    and takes a tail from what came before (`replay_keeps_steps`).
+    Returns None if that message is all there is. OpenCode covers what its turn had done as well,
+    unsummarised, and takes a tail from what came before (`replay_keeps_steps`).
     """
-    place = next((index for index in range(len(shown) - 1, -1, -1) if _begins_turn(shown[index], policy)), None)
+    place = _newest_turn(shown, policy)
     if place is None:
         return None
     before = shown[:place]
@@ -152,10 +158,9 @@ def _refused(
         tail = before[start].id if start < len(before) else None
         through = before[start - 1].id if tail is not None else shown[-1].id
         return Selection(tuple(before[:start]), through, tail, replay=shown[place].id)
-    start = _fitting(shown, place + 1, len(shown), budget, measure)
     stay = _pending(state, shown) - {shown[place].id}
-    found = _selection(shown, min(start, _barrier(shown)), stay)
-    if found is None or not any(map(_says_something, (*before, *shown[place + 1 :]))):
+    found = _selection(shown, min(place + 1, _barrier(shown)), stay)
+    if found is None or not any(map(_says_something, before)):
         return None
     others = tuple(message for message in found.head if message.id != shown[place].id)
     head = others if any(map(_says_something, others)) else found.head
@@ -283,6 +288,10 @@ def _pending(state: Conversation, shown: Sequence[Message]) -> frozenset[str]:
 
 def _place(message: Message) -> int:
     return message.place
+
+
+def _newest_turn(shown: Sequence[Message], policy: CompactionPolicy) -> int | None:
+    return next((index for index in range(len(shown) - 1, -1, -1) if _begins_turn(shown[index], policy)), None)
 
 
 def _begins_turn(message: Message, policy: CompactionPolicy) -> bool:

@@ -154,9 +154,9 @@ class CompactionPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_u
     synthetic_turns: bool = False
     """Whether a user message that the program wrote begins a turn, too (OpenCode's do)."""
     replay_keeps_steps: bool = True
-    """Whether finished work of a refused turn may stay visible beside the replayed message.
+    """Whether a refused turn that has steps keeps its question in front of them, without a replay.
 
-    OpenCode drops it.
+    OpenCode drops the steps.
     """
     tool_output_limit: int = 2_000
     """Characters of a tool's output in the request for a summary."""

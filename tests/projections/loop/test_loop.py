@@ -490,26 +490,27 @@ def test_the_switches_are_read_from_the_environment(session: Session, monkeypatc
 PNG = "data:image/png;base64,iVBORw0KGgo="
 
 
-def test_a_refused_request_is_made_again_after_a_compaction(session: Session) -> None:
-    """A refused message is added again with its media named; no continuation is asked for."""
+def asked_with_picture(session: Session) -> None:
+    """Three turns, and a question with a picture and all that a message can have."""
     talk(session, 3, words=20)
     file = File("image/png", PNG, "red.png")
     session.user(
         [Text("what is this"), file], agent="artist", system="Be kind.", format='{"type":"text"}', tools='{"x":true}'
     )
 
-    def model(request: ModelRequest) -> Reply:
-        if QUESTION in texts(request.messages):
-            return Reply("a red picture")
-        return Reply(refused=True) if results(request.messages) else Reply(calls=[("look", '{"n": 1}')])
 
-    tools: dict[str, Callable[[dict[str, Any]], str]] = {"look": lambda _given: "it is FINISHED STEP"}
-    loop = Loop(session, model, tools, SMALL, LIMITS, {"summarizer": summarized})
+def test_a_refused_question_is_asked_again_behind_the_summary(session: Session) -> None:
+    """A refused message is added again with its media named; no continuation is asked for."""
+    asked_with_picture(session)
+
+    def model(request: ModelRequest) -> Reply:
+        return Reply("a red picture") if QUESTION in texts(request.messages) else Reply(refused=True)
+
+    loop = Loop(session, model, {}, SMALL, LIMITS, {"summarizer": summarized})
     assert loop.run() == Stop("finished")
-    assert loop.kinds() == ["CallModel", "RunTools", "CallModel", "RequestCompaction", "Compact", "CallModel", "Stop"]
+    assert loop.kinds() == ["CallModel", "RequestCompaction", "Compact", "CallModel", "Stop"]
     request = loop.requests[-1]
     assert texts(request.messages, "user")[-2:] == ["what is this", "[Attached image/png: red.png]"]
-    assert "FINISHED STEP" in told(request.messages)
     assert CONTINUE not in told(request.messages)
     assert request.system == ("Be kind.",)
     again = [recorded.event for recorded in session.events() if isinstance(recorded.event, ev.UserMessageAdded)][-1]
@@ -520,6 +521,29 @@ def test_a_refused_request_is_made_again_after_a_compaction(session: Session) ->
         False,
     )
     assert again.cause is not None
+
+
+def test_a_turn_that_is_refused_goes_on_behind_its_question(session: Session) -> None:
+    """A question with steps has its media named, and stays in front of them: nothing runs twice."""
+    asked_with_picture(session)
+
+    def model(request: ModelRequest) -> Reply:
+        if QUESTION in texts(request.messages):
+            return Reply("a red picture")
+        return Reply(refused=True) if results(request.messages) else Reply(calls=[("look", '{"n": 1}')])
+
+    tools: dict[str, Callable[[dict[str, Any]], str]] = {"look": lambda _given: "it is FINISHED STEP"}
+    loop = Loop(session, model, tools, SMALL, LIMITS, {"summarizer": summarized})
+    assert loop.run() == Stop("finished")
+    named = ["CallModel", "RunTools", "CallModel", "ReplaceMedia"]
+    assert loop.kinds() == [*named, "CallModel", "RequestCompaction", "Compact", "CallModel", "Stop"]
+    request = loop.requests[-1]
+    said = "\n".join(told([message]) for message in request.messages)
+    places = [said.index(word) for word in (QUESTION, "what is this", "red.png", "FINISHED STEP", CONTINUE)]
+    assert places == sorted(places)
+    assert request.system == ("Be kind.",)
+    asked = [event for recorded in session.events() if isinstance(event := recorded.event, ev.UserMessageAdded)]
+    assert sum(not event.synthetic for event in asked) == 3 + 1
 
 
 def test_without_anything_before_it_a_refused_message_is_not_made_again(session: Session) -> None:

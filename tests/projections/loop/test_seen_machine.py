@@ -61,6 +61,8 @@ class SeenMachine(RuleBasedStateMachine):
         """Of each reply the questions in its request: the model."""
         self.ended: set[str] = set()
         """The replies that finished as an answer."""
+        self.refused: set[str] = set()
+        """The questions in a request that was refused for its size: a compaction may cover them."""
         self.window: ContextWindow | None = None
         self.reply: Reply | None = None
 
@@ -177,6 +179,7 @@ class SeenMachine(RuleBasedStateMachine):
         else:
             names = {"fail": "api", "abort": "aborted", "refused": "overflow"}
             reply.abort(MessageError(names[how], "no"))
+            self.refused |= self.requests[reply.id] if how == "refused" else set()
 
     def die(self) -> None:
         """The process of the loop is killed before it has ended; the next one begins."""
@@ -223,7 +226,7 @@ class SeenMachine(RuleBasedStateMachine):
         """A question is done only if the request of a finished reply had it."""
         for name in getattr(self, "texts", ()):
             found = outcome_of(self.writer.reader, name)
-            if found.state == "done" and name not in self.synthetic:
+            if found.state == "done" and name not in self.synthetic | self.refused:
                 assert any(name in self.requests[reply] for reply in found.replies if reply in self.ended)
             elif found.state == "failed":
                 assert any(name in self.requests[reply] for reply in found.replies)
@@ -236,13 +239,8 @@ class SeenMachine(RuleBasedStateMachine):
         shown = words(ModelView.of(self.writer).messages)
         for name, text in self.texts.items():
             found = outcome_of(self.writer.reader, name)
-            if found.state == "pending" and not (found.waiting or name in self.synthetic or self.is_replayed(name)):
+            if found.state == "pending" and not found.waiting and name not in self.synthetic | self.refused:
                 assert text in shown
-
-    def is_replayed(self, name: str) -> bool:
-        """Whether a request with the question was refused for its size: it may be covered."""
-        error = outcome_of(self.writer.reader, name).error
-        return error is not None and error.name == "overflow"
 
     def teardown(self) -> None:
         """The loop goes on to its end: each question is done, or its session is listed."""

@@ -265,19 +265,27 @@ class TestRefused:
         talk = Talk().user("u1").answer("a1", 4_000).user("u2", media=True).answer("a2", tool=True)
         return talk.answer("x", failed=True).ask("m", overflow=True)
 
-    def test_message_is_replayed_and_its_steps_stay(self) -> None:
-        """After a refusal the message is added again and its steps stay (OpenCode drops them)."""
+    def test_question_with_steps_stays_in_front_of_them(self) -> None:
+        """A turn that has begun is not asked anew: its question and its steps stay in order."""
         found = self.refused().select(marker="m")
-        assert ids(found) == (["u1", "a1"], "a2", ())
+        assert ids(found) == (["u1", "a1"], "u2", ())
         assert found is not None
-        assert (found.through, found.replay) == ("u2", "u2")
+        assert found.replay is None
 
     def test_steps_over_the_budget_are_summarised(self) -> None:
-        """Steps of the refused turn that do not fit are summarised, not dropped."""
+        """Steps of the refused turn that do not fit are summarised, and its question stays."""
         found = self.refused().select(with_(POLICY, preserve_recent_tokens=20), marker="m")
-        assert ids(found) == (["u1", "a1", "a2"], "x", ())
+        assert ids(found) == (["u1", "a1", "a2"], "x", ("u2",))
         assert found is not None
-        assert found.replay == "u2"
+        assert found.replay is None
+
+    def test_question_without_steps_is_replayed(self) -> None:
+        """A question whose first request is refused is added again behind the summary."""
+        talk = Talk().user("u1").answer("a1", 4_000).user("u2", media=True)
+        found = talk.answer("x", failed=True).ask("m", overflow=True).select(marker="m")
+        assert ids(found) == (["u1", "a1"], "x", ())
+        assert found is not None
+        assert (found.through, found.replay) == ("u2", "u2")
 
     def test_opencode_drops_the_steps(self) -> None:
         """OpenCode's preset covers the turn with its steps and summarises only earlier ones."""

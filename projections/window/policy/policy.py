@@ -154,7 +154,7 @@ class CompactionPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_u
     synthetic_turns: bool = False
     """Whether a user message that the program wrote begins a turn, too (OpenCode's do)."""
     replay_keeps_steps: bool = True
-    """Whether a refused turn that has steps keeps its question in front of them, without a replay.
+    """Whether a refused turn that has steps keeps its question in front, without a replay.
 
     OpenCode drops the steps.
     """

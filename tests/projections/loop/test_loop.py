@@ -524,7 +524,7 @@ def test_a_refused_question_is_asked_again_behind_the_summary(session: Session) 
 
 
 def test_a_turn_that_is_refused_goes_on_behind_its_question(session: Session) -> None:
-    """A question with steps has its media named, and stays in front of them: nothing runs twice."""
+    """A question with steps stays in front, its media named: no tool runs twice."""
     asked_with_picture(session)
 
     def model(request: ModelRequest) -> Reply:

@@ -133,12 +133,12 @@ class Partition:
         return self.path / str(self.tail.segments.generation.number)
 
     def require_generation(self, known: int) -> None:
-        """Raise `DamagedError` if the file names an earlier generation than was in force."""
-        number, marked = generations.in_force(self.path).number, marked_generation(self.path)
-        if number < max(marked, known) and number == generations.in_force(self.path).number:
-            raise DamagedError(
-                f"{self.path} is of generation {max(marked, known)}; the file that says so is missing or older"
-            )
+        """Raise `DamagedError` for an earlier generation, `PoisonedError` for another store."""
+        if not self._presence.stands_in(self.path):
+            raise PoisonedError(f"{self.path} was moved, deleted or replaced: open the store again where it is")
+        number, least = generations.in_force(self.path).number, max(marked_generation(self.path), known)
+        if number < least and number == generations.in_force(self.path).number:
+            raise DamagedError(f"{self.path} is of generation {least}; the file that says so is missing or older")
 
     def _journal_in(self, files: Path) -> Journal:
         options = self.options

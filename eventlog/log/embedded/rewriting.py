@@ -88,6 +88,7 @@ def _become(partition: Partition, copy: BulkWriter) -> None:
     assert tail.mark is not None
     copy.finish(None, sequence=frames.sequence_of(tail.journal.address) + 1)
     io.reach("rewriting: made")
+    partition.require_generation(tail.segments.generation.number)
     tail.mark.switch()
     io.reach("rewriting: switching")
     generations.commit(partition.path, io.random(16).hex())

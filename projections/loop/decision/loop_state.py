@@ -194,11 +194,9 @@ class LoopState(msgspec.Struct, array_like=True):
         return count
 
     def latest_failure(self) -> str:
-        """Why the latest compaction since the user acted failed; "" if none did."""
-        return next(
-            (mark.reason for mark in reversed(self.trail) if mark.kind == "failed" and mark.version >= self.began_anew),
-            "",
-        )
+        """Why the latest automatic compaction since the user acted failed; "" if none did."""
+        failed = (mark for mark in reversed(self.trail) if mark.kind == "failed" and mark.auto)
+        return next((mark.reason for mark in failed if mark.version >= self.began_anew), "")
 
     def is_out_of_date(self, refusal: LatestAnswer) -> bool:
         """Whether a refusal may not be repeated: what was refused has changed since."""

@@ -14,6 +14,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from eventlog.errors import PoisonedError
 from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.journal.frames import FILE_HEADER_BYTES
 
@@ -42,6 +43,16 @@ class JournalFiles:
         self._directory = directory
         self._io = io
         self._file_bytes = file_bytes
+        self._opened = directory.parent.stat()
+
+    def is_there(self) -> bool:
+        """Whether the generation still lies at its path: it was not moved, deleted or replaced.
+
+        A log holds it open, so that no other directory gets its number.
+        """
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return os.path.samestat(self._directory.parent.stat(), self._opened)
+        return False
 
     def path(self, sequence: int) -> Path:
         """Return the path of the file of this number."""
@@ -55,8 +66,14 @@ class JournalFiles:
     def begin(self, sequence: int, position: int, *, short: bool = False) -> tuple[int, bytes]:
         """Make file `sequence` from a spare, or anew; return its descriptor and salt.
 
-        With `short` it is a header and nothing else.
+        With `short` it is a header and nothing else. `PoisonedError` if another directory lies at
+        the path: its files are another store's.
         """
+        if not self.is_there():
+            raise PoisonedError(
+                f"{self._directory} is not the directory that was opened: the store was moved, deleted or replaced;"
+                " nothing of this append was written; open the store again where it is"
+            )
         salt = self._io.salt()
         fd = -1
         try:
@@ -76,7 +93,7 @@ class JournalFiles:
 
         The file in use has `current` bytes.
         """
-        if self.spares():
+        if self.spares() or not self.is_there():
             return
         name = self._io.salt().hex()
         half_made = self._directory / f"spare-{name}.tmp"
@@ -95,6 +112,8 @@ class JournalFiles:
         Files shorter than `current` bytes are removed. Several processes may do this at once: a
         missing file is another process's work.
         """
+        if not self.is_there():
+            return
         for path in self._ended(before):
             with suppress(FileNotFoundError):
                 fits = current <= path.stat().st_size <= self._file_bytes
@@ -110,6 +129,8 @@ class JournalFiles:
         overwrites all files of the store and could not reach them. A spare that was never used
         holds zeros.
         """
+        if not self.is_there():
+            return
         for path in self._ended(before):
             self._io.blank(str(path))
             self._io.unlink(str(path))

@@ -14,7 +14,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import msgspec
 
@@ -102,6 +102,9 @@ class Store(SessionStore):
     ) -> None:
         with giving_way_to(error, "store", EventlogError):  # what fails now follows from what failed first
             self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a store, or a handle of one, cannot be copied or pickled: open the store by its path again")
 
     def search(
         self,

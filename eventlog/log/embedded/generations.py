@@ -18,7 +18,7 @@ import time
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from eventlog.errors import BusyError, DamagedError
 from eventlog.log.embedded.filesystem import (
@@ -92,6 +92,9 @@ class Hold:
                 os.close(fd)
 
     __del__ = close
+
+    def __reduce__(self) -> NoReturn:  # the end of a copy would close the descriptor, or another's by then
+        raise TypeError("the lock on a generation cannot be copied")
 
 
 def _unlock(fd: int) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
+from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 
 import pytest
@@ -12,6 +17,8 @@ from eventlog.errors import CallError, ClosedError
 from eventlog.open_store import open_store
 from eventlog.store import Store
 from eventlog.values import Tokens, Usage
+from projections import ModelView
+from projections.verify.verify import verify
 from tests.support.engines import Engine
 from tests.support.sample_sessions import exchange, said
 
@@ -67,6 +74,22 @@ def test_a_forgotten_store_commits_what_it_accepted(engine: Engine) -> None:
             return
         watcher.log.wait_after(watcher.log.last_positions(), 0.02)
     pytest.fail("the deltas of a forgotten store were lost")
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_handles_are_not_copied(store: Store, copied: Callable[[object], object]) -> None:
+    """A copy of a handle, as `dataclasses.asdict` makes, is refused and takes nothing with it."""
+    session = store.create_session()
+    session.user("hi")
+    with pytest.raises(TypeError, match="open the store by its path again"):
+        copied(store)
+    for handle in (session, session.values, session.reader, ModelView.of(session), store.log):
+        with suppress(TypeError):  # a shallow copy of what only points to the store is harmless
+            copied(handle)
+    gc.collect()
+    session.user("ho")
+    assert verify(store, deep=True).sound
+    assert len(copy.deepcopy([*ModelView.of(session).messages])) == 2
 
 
 def stream_and_forget(engine: Engine, session: str) -> str:

@@ -28,6 +28,7 @@ TABLES = (
     "the loop at 5,000 messages, ms",
     "a read in a fresh process at 5,000 messages, ms",
     "a conversation of 1,000 messages, on the disk at each turn",
+    "a delta of an answer of 2,000",
 )
 """The tables of the page."""
 FIXED = re.compile(r"\d[\d.,]* (ms|s|MB|MB/s)|its .*|their .*")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from functools import partial
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self, cast
+from typing import Any, BinaryIO, Literal, Self, TypeVar, cast
 
 from eventlog.aio.awaiting import acquired, awaited, left, released
-from eventlog.session.filling import Filled, Filling, is_whole_answer
+from eventlog.session.filling import LOOK_SECONDS, Fillable, Filled, Filling, is_whole_answer
 from eventlog.session.held_lease import Lease
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
@@ -20,7 +20,9 @@ from eventlog.streams.answer import API
 from eventlog.validation import require, require_wait
 from eventlog.values import INTERRUPTED, Attachment, Json, MessageError, PartKind, Truncation, Usage
 
-__all__ = ["AsyncReply", "fill_from"]
+__all__ = ["AsyncReply", "fill_from", "heard"]
+
+T = TypeVar("T")
 
 _A_CALL = "a call is what `tool` returned"
 
@@ -254,15 +256,42 @@ async def fill_from(filling: Filling, answer: object) -> Filled:
         return await asyncio.to_thread(filling.end)
     require(AsyncIterable, answer, "an answer is an async iterable of chunks, or a whole one")
     chunks = cast("AsyncIterable[Any]", answer)
+    filled = await heard(filling.reply, _filled(filling, chunks), lambda: filling.is_silent)
+    return filled or await _stopped(filling, chunks)
+
+
+async def _filled(filling: Filling, chunks: AsyncIterable[Any]) -> Filled:
     async for chunk in chunks:
+        filling.is_silent = False
         steps = filling.read(chunk)
         if filling.waits(steps):
             await asyncio.to_thread(filling.carry_out, steps)
         else:
             filling.carry_out(steps)
         if filling.looks() and await asyncio.to_thread(lambda: filling.reply.interrupt_requested):
-            close = getattr(chunks, "aclose", None) or getattr(chunks, "close", None)  # providers' packages have either
-            if close is not None and isawaitable(closed := close()):
-                await closed
-            return await asyncio.to_thread(filling.stop)
+            return await _stopped(filling, chunks)
+        filling.is_silent = True
+    filling.is_silent = False
     return await asyncio.to_thread(filling.end)
+
+
+async def _stopped(filling: Filling, chunks: AsyncIterable[Any]) -> Filled:
+    close = getattr(chunks, "aclose", None) or getattr(chunks, "close", None)  # providers' packages have either
+    if close is not None and isawaitable(closed := close()):
+        await closed
+    return await asyncio.to_thread(filling.stop)
+
+
+async def heard(reply: Fillable, answer: Awaitable[T], is_silent: Callable[[], bool] = lambda: True) -> T | None:
+    """Await what a provider says; None if a user asks for a stop while the provider is silent."""
+    task = asyncio.ensure_future(answer)
+    try:
+        while not (await asyncio.wait({task}, timeout=LOOK_SECONDS))[0]:
+            requested = await asyncio.to_thread(lambda: reply.interrupt_requested)
+            if requested and is_silent() and not task.done():
+                return None
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

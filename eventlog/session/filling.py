@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from eventlog.session.tool_call import ToolCall
     from eventlog.values import PartKind, Usage
 
-__all__ = ["ABORTED", "Filled", "Filling", "chunks_of", "fill_with", "is_whole_answer"]
+__all__ = ["ABORTED", "LOOK_SECONDS", "Fillable", "Filled", "Filling", "chunks_of", "fill_with", "is_whole_answer"]
 
 ABORTED = "aborted"
 """Reason of an answer that a user's stop ended."""
@@ -153,6 +153,8 @@ class Filling:
         """Kind and part of the open text."""
         self._calls: dict[object, _Call] = {}
         self._says_nothing = True
+        self.is_silent = True
+        """Whether the provider is waited for, in asyncio: nothing is being carried out then."""
         self._reason = ""
         self._usage: Usage | None = None
         self._unseen = 0

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from eventlog.aio import AsyncReply, AsyncTurn
 from eventlog.aio.awaiting import left
-from eventlog.aio.reply import fill_from
+from eventlog.aio.reply import fill_from, heard
 from eventlog.errors.base import giving_way_to
 from eventlog.session.filling import ABORTED, Filled, Filling
 from eventlog.session.reply import Reply
@@ -267,7 +267,9 @@ async def afill_retrying(
     while True:
         try:
             answer = ask()
-            answer = await answer if isawaitable(answer) else answer
+            if isawaitable(answer) and (answer := await heard(reply, answer)) is None:
+                await asyncio.to_thread(reply.abort)
+                return Filled(ABORTED)
             return await fill_from(Filling(reply, api, whole=True), answer)
         except Exception as error:
             if not again.may_follow(error):

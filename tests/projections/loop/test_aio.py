@@ -292,6 +292,37 @@ async def test_a_slow_stream_notices_an_interrupt_soon(store: Store, monkeypatch
     assert said[-1] <= 5
 
 
+@pytest.mark.parametrize("silent", ["unanswered", "before the first token", "between tokens"])
+async def test_a_stop_ends_the_wait_for_a_silent_provider(store: Store, silent: str) -> None:
+    """A stop does not wait for a model that thinks; its stream is closed, what it said stays."""
+    session = store.create_session()
+    session.user("Think long")
+    left: list[bool] = []
+
+    async def think() -> None:
+        session.interrupt()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            left.append(True)
+
+    async def chunks() -> AsyncIterator[dict[str, Any]]:
+        if silent == "between tokens":
+            yield {"choices": [{"delta": {"content": "Well"}}]}
+        await think()
+
+    async def ask() -> AsyncIterator[dict[str, Any]]:
+        if silent == "unanswered":
+            await think()
+        return chunks()
+
+    async with AsyncSession(session).assistant(model="openai/gpt-5") as reply:
+        filled = await asyncio.wait_for(afill_retrying(reply, ask), 20)
+    assert (filled.reason, left) == ("aborted", [True])
+    texts = [part.text for part in ModelView.of(session).messages[-1].parts if isinstance(part, ViewText)]
+    assert texts[-1] == ("Well" if silent == "between tokens" else "Think long")
+
+
 def test_a_cancelled_loop_ends_as_cancelled_though_the_store_is_closed() -> None:
     """A server that closes its store before its requests end gets their `CancelledError`."""
     store = eventlog.open("memory:")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, 
 import msgspec
 
 from eventlog.errors import ArgumentTypeError, CallError
+from eventlog.errors.base import brief
 from eventlog.values import Body, Limits
 
 if TYPE_CHECKING:
@@ -189,7 +190,8 @@ def _in_value(value: object, wanted: Any, path: str) -> str | None:
     kinds: Sequence[Any] = get_args(wanted) if get_origin(wanted) in {Union, UnionType} else (wanted,)
     kind = next((kind for kind in kinds if _is_a(value, kind)), None)
     if kind is None:
-        return f"{path} is of type {_words(kinds)}, not {a_kind(value)}"
+        is_word = isinstance(value, str) and get_origin(kinds[0]) is Literal
+        return f"{path} is {'' if is_word else 'of type '}{_words(kinds)}, not {brief(value) if is_word else a_kind(value)}"
     if isinstance(value, int) and not _LEAST <= value <= _MOST:
         return f"{path} is a whole number of 64 bits at most"
     if isinstance(value, Decimal) and not value.is_finite():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from eventlog.errors.base import EventlogError, brief, cut
 
@@ -45,10 +45,11 @@ class ArgumentValueError(CallError, ValueError):
 class NotFoundError(CallError):
     """Nothing has this id.  `kind` is "session", "message", "part", "body", "version" …."""
 
-    def __init__(self, kind: str, name: str, *, session: str | None = None) -> None:
+    def __init__(self, kind: str, name: str, *, session: str | None = None, known: Iterable[str] = ()) -> None:
         where = f" in session {cut(session)}" if session else ""
         shown = repr(name) if kind == "store" else brief(name)  # a path is of use only whole
-        super().__init__(f"no {kind} {shown}{where}")
+        there = f"; there are {', '.join(known)}" if known else ""
+        super().__init__(f"no {kind} {shown}{where}{there}")
         self.kind = kind
         self.name = name
         self.session = session

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import gmtime, strftime
+
 from eventlog.errors.base import EventlogError, brief, cut
 
 __all__ = [
@@ -40,8 +42,11 @@ class LeaseHeldError(RetryError):
     """Another owner or task runs the session: `owner`, until `until` (UTC milliseconds)."""
 
     def __init__(self, session: str, owner: str, until: int) -> None:
-        until_when = f" until {until} ms (UTC)" if until else ""
-        what_to_do = "try again, wait for it (`wait=` seconds), or let its holder hand the lease over (`with lease:`)"
+        until_when = strftime(" until %Y-%m-%d %H:%M:%S UTC", gmtime(until / 1000)) if until else ""
+        what_to_do = (
+            "try again, wait for it (`wait=` seconds), stop its answer (`session.interrupt()`), or let its holder hand "
+            "the lease over (`with lease:`)"
+        )
         super().__init__(f"session {cut(session)} is run by {owner}{until_when}: {what_to_do}")
         self.session = session
         self.owner = owner

@@ -39,7 +39,7 @@ def rollback(
 ) -> RollbackResult:
     """Go back to a version, or to right before a message was added; see `Session.rollback`."""
     if (to is None) == (before is None):
-        raise CallError("rollback: give a version or `before=`, not both")
+        raise CallError("rollback: give either a version, `to=`, or a message, `before=`")
     if to is not None:
         require_version(to)
     require_or_none(str, before, "a message is named by its id, a str")

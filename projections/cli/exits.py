@@ -76,10 +76,8 @@ _ADVICE = {
     "store": "import something first (`eventlog import FILE`), or name another store with --store",
     "session": "`eventlog sessions` lists those there are; a piece of an id names it from 6 characters on",
     "version": "`eventlog sessions` shows the newest version of each session",
-    "preset": "see `eventlog view --help`",
     **dict.fromkeys(("message", "message or part", "message, part or pin", "part"), _PIECES),
     "compaction": "`eventlog window` names those in force",
-    "planner": "see `eventlog prune --help`",
 }
 """Advice for the kinds of `NotFoundError`."""
 

@@ -1,13 +1,15 @@
 """Short ids: the beginning or the end of an id that is enough to name it.
 
-A word names the id that it is. One of at least six characters names the only id that begins with
-it, else the only one that ends with it. Ids that are made here differ at their ends; those of other
-programs at either side. A number names a version, and no message or part by a piece of its id.
+A word names the id that it is, or the session of this name, as *format:key*. One of at least six
+characters names the only id that begins with it, else the only one that ends with it. Ids that are
+made here differ at their ends; those of other programs at either side. A number names a version,
+and no message or part by a piece of its id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -61,6 +63,12 @@ def session_of(store: Store, word: str) -> Session:
     Where several ids begin with it, the shortest is meant if all others begin with that, as those
     of sidechains do; else a `UsageFault` lists the candidates.
     """
+    from eventlog.errors import NotFoundError
+
+    format, _, key = word.partition(":")
+    if key and store.log.head(word) is None:
+        with suppress(NotFoundError):
+            return store.open_session((format, key), create=False)
     if store.log.head(word) is not None or len(word) < LEAST:
         return store.session(word)
     how, found = "begins", list[str]()

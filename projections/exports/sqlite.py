@@ -20,6 +20,7 @@ from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import blank
+from eventlog.errors import AlreadyExistsError
 from eventlog.events import LASTING
 from eventlog.history.ancestry import forked_from
 from eventlog.history.catalog import entry_of
@@ -82,6 +83,8 @@ def write_sqlite(sessions: Iterable[Session], path: Path, *, inherited: bool) ->
 
     Without it a fork has what was said in it, and the rest is that of its parent.
     """
+    if path.exists() and path.stat().st_size:
+        raise AlreadyExistsError("file", str(path))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = OFF")  # an unfinished file is thrown away
         connection.execute("PRAGMA synchronous = OFF")

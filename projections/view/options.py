@@ -133,4 +133,4 @@ def preset(name: str) -> RenderOptions:
     try:
         return PRESETS[name]
     except KeyError:
-        raise NotFoundError("preset", name) from None
+        raise NotFoundError("preset", name, known=PRESETS) from None

@@ -56,7 +56,7 @@ SAID: list[tuple[Callable[[Session], object], str]] = [
     (lambda s: s.user("x", tools=_any(["t"])), "UserMessageAdded.tools is of type str or None, not a list"),
     (lambda s: s.user("x", tools=_any(WRONG), request_id="r"), "UserMessageAdded.tools is of type str or None"),
     (lambda s: s.user("x", system=_any(5)), "a text is a str, not an int"),
-    (lambda s: s.user("x", delivery=_any("now")), "UserMessageAdded.delivery is of type 'steer' or 'queue'"),
+    (lambda s: s.user("x", delivery=_any("now")), "UserMessageAdded.delivery is 'steer' or 'queue', not 'now'"),
     (lambda s: s.user("x", model=_any(5)), 'a model is a Model, or a str such as "provider/name", not an int'),
     (lambda s: s.rename(_any(5)), "SessionRenamed.title is of type str, not an int"),
     (lambda s: s.set_metadata("k", _any([])), "MetadataSet.value is of type str or None, not a list"),

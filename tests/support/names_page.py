@@ -64,7 +64,9 @@ def _names(module: str, seen: list[Any]) -> Iterator[tuple[str, str]]:
         if not isinstance(value, str | int | type(None)):
             seen.append(value)
         text = (
-            inspect.getdoc(value) if inspect.isclass(value) or inspect.isroutine(value) else _note(value, loaded, name)
+            inspect.getdoc(value)
+            if (inspect.isclass(value) and value is not str) or inspect.isroutine(value)
+            else _note(value, loaded, name)
         )
         yield name, (text or "").partition("\n\n")[0].partition(".  ")[0].replace("\n", " ").strip()
 

@@ -233,7 +233,7 @@ def policy_named(name: str) -> ContextPolicy:
     try:
         return POLICIES[name]
     except KeyError:
-        raise NotFoundError("policy", name) from None
+        raise NotFoundError("policy", name, known=POLICIES) from None
 
 
 def encode_policy(policy: ContextPolicy) -> str:

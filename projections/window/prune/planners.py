@@ -61,7 +61,7 @@ def plan_prune(
     """
     planner = PLANNERS.get(policy.planner)
     if planner is None:
-        raise NotFoundError("planner", policy.planner)
+        raise NotFoundError("planner", policy.planner, known=PLANNERS)
     if not policy.enabled or (inside and policy.steps is None):
         return None
     return planner(PruneCase(state, policy, measure, options, usable, inside=inside, until_compaction=until_compaction))

@@ -66,6 +66,16 @@ def test_every_command_takes_an_end(cli: Cli, named: Path, command: str) -> None
     assert "ses_0123456789_alpha" in refused.err
 
 
+def test_sessions_by_a_name(cli: Cli, named: Path) -> None:
+    """A session is named as the table of sessions shows its name, also by a short one."""
+    with eventlog.open(named) as store:
+        store.names.give("ses_0123456789_alpha", ("a", "b"))
+    shown = cli("sessions").out
+    assert "a:b" in shown
+    assert cli("show", "a:b").out == cli("show", "9_alpha").out
+    assert cli("show", "a:c").code == Exit.MISSING
+
+
 def test_parts_and_messages_by_an_end(cli: Cli, named: Path) -> None:
     """`recall` and `explain` take the end of an id; an ambiguous one is refused."""
     assert named

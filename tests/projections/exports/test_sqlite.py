@@ -14,6 +14,7 @@ import pytest
 
 import eventlog
 from eventlog import Tokens, Usage
+from eventlog.errors import AlreadyExistsError
 from eventlog.store import Store
 from projections.exports.sqlite import write_sqlite
 from projections.transcript.transcript import Transcript
@@ -97,10 +98,10 @@ def test_hidden_and_redacted_texts(store: Store, tmp_path: Path) -> None:
 
 
 def test_an_existing_file_is_not_written_into(tmp_path: Path) -> None:
-    """A file that is there is an error of SQLite, not a mixture: the command writes a new one."""
+    """A file that is there is refused by its name, and stays: the command writes a new one."""
     path = tmp_path / "all.db"
     write_sqlite([], path, inherited=False)
-    with pytest.raises(sqlite3.OperationalError):
+    with pytest.raises(AlreadyExistsError, match=r"all\.db"):
         write_sqlite([], path, inherited=False)
 
 

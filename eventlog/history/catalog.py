@@ -225,7 +225,12 @@ key is missing.
 class SessionInfo(msgspec.Struct, frozen=True):
     """The listed facts of a session; times are UTC milliseconds.
 
-    `updated` is that of the last activity, `QUIET_EVENTS` left out.
+    `updated` is that of the last activity, `QUIET_EVENTS` left out. `tokens`, `calls` of models and
+    `cost`, in US dollars, are what was spent in it, on every branch, without what a fork inherited;
+    `unpriced` calls have no known price. `messages` are those neither removed nor rolled back, of a
+    fork the inherited ones, too; `events` are its own. `locked` says that it is encrypted and its
+    key is missing. On a page of `Store.newest_sessions`, `state` says whether a loop runs it, or
+    has to go on with it.
     """
 
     id: str
@@ -237,13 +242,12 @@ class SessionInfo(msgspec.Struct, frozen=True):
     updated: int
     version: int
     events: int
-    """Its own events; a fork's inherited ones are not counted."""
     messages: int
-    """Visible messages: neither removed nor rolled back, those that a fork inherited included.
+    """Messages of forgotten records are not counted.
 
-    Messages of forgotten records are not visible. Where a record was forgotten in a fork's parent
-    after the fork, the fork's total follows with its next append. Of a session that only an earlier
-    program wrote to: all messages that were added to it.
+    Where a record was forgotten in a fork's parent after the fork, the fork's total follows with
+    its next append. Of a session that only an earlier program wrote to: all messages that were
+    added to it.
     """
     archived: bool
     directory: str = ""
@@ -252,22 +256,16 @@ class SessionInfo(msgspec.Struct, frozen=True):
     fork_of: str | None = None
     forked_at: int | None = None
     tokens: int = 0
-    """Tokens spent in it, on every branch; a fork's inherited ones are not counted."""
     cost: Decimal = Decimal(0)
-    """US dollars, of the calls whose price is known; see `spent`."""
     unpriced: int = 0
-    """Model calls whose price is not known."""
     erased: bool = False
     locked: bool = False
-    """Whether it is encrypted and its key is missing, so that its content is unknown."""
     calls: int = 0
-    """Model calls whose usage was recorded in it."""
     name: tuple[str, str] | None = None
     """Format and key of the name that it has; see `Store.open_session`."""
     note: str = ""
     """The embedder's note; see `Session.set_note`."""
     state: SessionState | None = None
-    """On a page of `Store.newest_sessions`: whether a loop runs it, or has to go on with it."""
 
     @property
     def spent(self) -> Decimal | None:

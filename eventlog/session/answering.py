@@ -77,19 +77,20 @@ class Given(NamedTuple):
 
 
 class AskedCall(msgspec.Struct, frozen=True):
-    """A call that waits for a person's answer.  A redacted one has no arguments and no reason."""
+    """A call that waits for a person's answer.  A redacted one has no arguments and no reason.
+
+    `Session.answer_call` takes `message` and `call`, the provider's id. `time` is UTC milliseconds.
+    `session` is the sub-session of a `task` call, in which the calls of its own are answered.
+    """
 
     message: str
     call: str
-    """The provider's id of the call, which `Session.answer_call` takes with the message."""
     part: str
     tool: str
     arguments: Json
     reason: str
     time: int
-    """When it was asked, in UTC milliseconds."""
     session: str | None = None
-    """The sub-session whose own calls wait, if this is the `task` call that it works for."""
 
 
 def asked_calls(executor: Executor) -> list[AskedCall]:

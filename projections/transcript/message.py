@@ -75,12 +75,16 @@ class TranscriptPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class TranscriptMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One message of the transcript; times are UTC milliseconds."""
+    """One message of the transcript; times are UTC milliseconds.
+
+    `version` is that of the event that began it, and the cursor for the page before it. Programs
+    wrote a `synthetic` message, a compaction a `summary`; `covered` is the part of the compaction
+    whose summary stands for the message. A message with an `error` is as far as it came.
+    """
 
     id: str
     role: Literal["user", "assistant"]
     version: int
-    """Version of the event that began it; also the cursor for the page before it."""
     created: int
     parts: tuple[TranscriptPart, ...]
     finished: int | None = None
@@ -92,7 +96,6 @@ class TranscriptMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     summary: bool = False
     removed: bool = False
     covered: str | None = None
-    """Id of the compaction part whose summary covers this message."""
 
 
 class LargeText(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -20,7 +20,7 @@ from eventlog.state.waiting_calls import asked
 from eventlog.validation import require
 from eventlog.values import Opaque, Reasoning, Tool
 
-__all__ = ["MAX_NOTE_BYTES", "RULES", "check", "check_deltas", "new_ids"]
+__all__ = ["MAX_NOTE_BYTES", "RULES", "check", "check_deltas"]
 
 MAX_NOTE_BYTES = 1024
 """Longest note of a session, in bytes of UTF-8."""
@@ -377,14 +377,3 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.RecordForgotten: _record_forgotten,
 }
 """Rule of each kind of event; a kind without one may always follow."""
-
-
-def new_ids(event: ev.Event) -> list[str]:
-    """The ids an event introduces, which must be new to the session."""
-    if isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
-        return [f"message {event.message}"]
-    if isinstance(event, (ev.PartStarted, ev.StepStarted, ev.StepFinished, ev.CompactionRequested)):
-        return [f"part {event.part}"]
-    if isinstance(event, ev.Pinned):
-        return [f"pin {event.pin}"]
-    return []

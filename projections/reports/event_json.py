@@ -19,7 +19,7 @@ from eventlog.events import Base, Event
 from eventlog.validation import require
 from eventlog.values import Body
 
-__all__ = ["event_kind", "event_kinds", "event_record", "event_summary", "kind_named"]
+__all__ = ["event_kind", "event_record", "event_summary", "kind_named"]
 
 _HUMP = re.compile(r"(?<!^)(?=[A-Z])")
 _LONGEST = 60
@@ -35,11 +35,6 @@ def kind_named(name: str) -> str:
 def event_kind(event: Base) -> str:
     """Return the kind of an event."""
     return kind_named(type(event).__name__)
-
-
-def event_kinds() -> list[str]:
-    """Return all kinds, sorted."""
-    return sorted(kind_named(kind.__name__) for kind in cast("Any", Event).__args__)
 
 
 def event_record(recorded: Recorded) -> dict[str, Any]:

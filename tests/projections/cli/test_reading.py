@@ -7,11 +7,12 @@ import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 import eventlog
-from eventlog.events import PartDelta
+from eventlog.events import Event, PartDelta
 from projections.cli.exits import Exit
-from projections.reports.event_json import event_kinds
+from projections.reports.event_json import kind_named
 from tests.support.cli_runner import COMMANDS, SCHEMAS, Cli, check_schema, valid
 
 
@@ -30,7 +31,8 @@ def test_schemas_are_schemas() -> None:
     assert sorted(set(SCHEMAS) - {"live"}) == sorted(set(COMMANDS) - {"demo", "export", "completion", "tail", "serve"})
     for schema in SCHEMAS.values():
         check_schema(schema)
-    assert SCHEMAS["events"]["properties"]["kind"]["enum"] == event_kinds()
+    kinds = sorted(kind_named(kind.__name__) for kind in get_args(Event))
+    assert SCHEMAS["events"]["properties"]["kind"]["enum"] == kinds
 
 
 def test_sessions(cli: Cli, store: Path) -> None:

@@ -27,6 +27,7 @@ from projections.loop.context.backoff import Backoff
 from projections.loop.context.refused_request import close_open_reply
 from projections.loop.context.retrying import Attempts, fail, raise_said
 from projections.loop.context.window import ContextWindow
+from projections.window.compaction.summarizer import HOME
 
 if TYPE_CHECKING:
     from eventlog.session.held_lease import Lease
@@ -56,6 +57,7 @@ class AsyncContextWindow:
         self.sync = window
 
     async def __aenter__(self) -> Self:
+        HOME.set(asyncio.get_running_loop())
         await asyncio.to_thread(self.sync.__enter__)
         if self.sync.lease is not None:
             self.sync.lease.share()  # the thread had a context of its own

@@ -26,7 +26,7 @@ from projections.window.compaction.guard import check_summary, is_thin
 from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.record import SUMMARY_FORM, SUMMARY_RENDERER, Begun, SummaryRecord, without
 from projections.window.compaction.request import SummaryJob, SummaryRequest
-from projections.window.compaction.summarizer import Summarizer, ToolCalled, pieces
+from projections.window.compaction.summarizer import HOME, Summarizer, ToolCalled, pieces
 from projections.window.compaction.template import ASKED_AGAIN, TEMPLATE, left_out, missing_sections
 from projections.window.policy.hooks import Hooks
 
@@ -82,7 +82,7 @@ class SummaryRun:
         self._since = since
         self._count = now.count
         self._largest = now.largest
-        self._summarizer = summarizer
+        self._summarizer, self._home = summarizer, HOME.get()
         self._previous = selection.previous
         prompt = None if hooks.prompt is None else hooks.prompt(TEMPLATE)
         self._wants_sections = policy.require_sections and prompt is None
@@ -182,7 +182,7 @@ class SummaryRun:
         found: list[str] = []
         spent: list[Usage] = []
         try:
-            with closing(pieces(self._summarizer, request)) as answer:
+            with closing(pieces(self._summarizer, request, self._home)) as answer:
                 for number, piece in enumerate(answer):
                     if isinstance(piece, str):
                         stream.append(piece)

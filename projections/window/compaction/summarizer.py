@@ -18,6 +18,9 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
+from concurrent.futures import wait
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -26,7 +29,7 @@ from eventlog.errors import CallError, SummarizerRefusedError
 from eventlog.values import Usage
 from projections.window.compaction.request import SummaryRequest
 
-__all__ = ["LONGEST_SUMMARY", "MOST_PIECES", "Piece", "Summarizer", "Summary", "ToolCalled", "pieces"]
+__all__ = ["HOME", "LONGEST_SUMMARY", "MOST_PIECES", "Piece", "Summarizer", "Summary", "ToolCalled", "pieces"]
 
 T = TypeVar("T")
 
@@ -34,6 +37,8 @@ LONGEST_SUMMARY = 2_000_000
 """Characters of a summary at most: several times what any model writes in one answer."""
 MOST_PIECES = 1_000_000
 """Pieces of a summary at most, empty ones counted."""
+HOME: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("the program's event loop", default=None)
+"""The loop in which an async summariser shares a client: connections belong to one loop."""
 
 
 class ToolCalled(msgspec.Struct, frozen=True):
@@ -52,17 +57,20 @@ Summarizer: TypeAlias = Callable[[SummaryRequest], Summary]
 """Caller's function that answers a request for a summary."""
 
 
-def pieces(summarizer: Summarizer, request: SummaryRequest) -> Generator[Piece]:
+def pieces(
+    summarizer: Summarizer, request: SummaryRequest, home: asyncio.AbstractEventLoop | None = None
+) -> Generator[Piece]:
     """Yield the pieces of a summariser's answer, as they come; empty pieces are left out.
 
     `SummarizerRefusedError` for an answer that is over `LONGEST_SUMMARY` or `MOST_PIECES`, and may
-    have no end. An async summariser runs on an event loop of its own in a thread of its own, so
-    this works wherever it is called from, a running loop included (which then waits). Closing the
-    iterator early closes the summariser's, so a request on its way is given up.
+    have no end. An async summariser runs on the loop `home` while that runs in another thread, else
+    on an event loop of its own in a thread of its own, so this works wherever it is called from, a
+    running loop included (which then waits). Closing the iterator early closes the summariser's, so
+    a request on its way is given up.
     """
     answer = summarizer(request)
     if isinstance(answer, (AsyncIterable, Awaitable)):
-        yield from _driven(answer)
+        yield from _driven(answer, home)
     else:
         yield from _plain(answer)
 
@@ -110,26 +118,40 @@ async def _awaited(answer: Summary) -> AsyncGenerator[Piece]:
         await asyncio.to_thread(steps.close)
 
 
-def _driven(answer: Summary) -> Iterator[Piece]:
-    loop = asyncio.new_event_loop()
+def _driven(answer: Summary, home: asyncio.AbstractEventLoop | None) -> Iterator[Piece]:
+    own = None if home is not None and home.is_running() and home is not _running() else asyncio.new_event_loop()
+    loop = own or home
+    assert loop is not None
     thread = threading.Thread(target=loop.run_forever, name="summarizer", daemon=True)
-    thread.start()
+    if own is not None:
+        thread.start()
     steps = _awaited(answer)
     taking: list[asyncio.Task[Any]] = []
 
     def run(work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, loop).result()
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        while not wait([future], 1).done:
+            if loop.is_closed():
+                raise ConnectionError("the event loop of the program has ended")
+        return future.result()
 
     try:
         while (piece := run(_step(steps, taking))) is not None:
             yield piece
     finally:
         try:
-            run(_shut(steps, taking))
+            run(_shut(steps, taking, alone=own is not None))
         finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
+            if own is not None:
+                own.call_soon_threadsafe(own.stop)
+                thread.join()
+                own.close()
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    with suppress(RuntimeError):
+        return asyncio.get_running_loop()
+    return None
 
 
 async def _step(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]]) -> Piece | None:
@@ -139,12 +161,13 @@ async def _step(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]]) -
     return await anext(steps, None)
 
 
-async def _shut(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]]) -> None:
-    """Cancel the step of an interrupted caller, and all tasks; close the answer."""
+async def _shut(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]], *, alone: bool) -> None:
+    """Cancel the step of an interrupted caller, `alone` all tasks of the loop; close the answer."""
     await _cancelled(task for task in taking if not task.done())
     await steps.aclose()
-    await _cancelled(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
-    await asyncio.get_running_loop().shutdown_asyncgens()
+    if alone:
+        await _cancelled(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
+        await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:

@@ -120,6 +120,33 @@ async def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> No
     assert session.reader.state().open_messages() == ()
 
 
+@pytest.mark.parametrize("background", [False, True])
+async def test_an_async_summariser_shares_the_loop_of_the_program(store: Store, *, background: bool) -> None:
+    """A client's connections belong to one loop: the summariser may use that of the answers."""
+    session = store.create_session()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def shared(request: SummaryRequest) -> AsyncIterator[str]:
+        loops.append(asyncio.get_running_loop())
+        async for piece in summarise(request):
+            yield piece
+
+    window = AsyncContextWindow(
+        ContextWindow(session, limits=LIMITS, model=Model("p", "m"), summarizer=shared, background=background)
+    )
+    async with window:
+        for number in range(40):
+            await asyncio.to_thread(session.user, f"Question {number}. " * 60)
+            while step := await window.next_step():
+                if isinstance(step, CallModel):
+                    reply, request = await window.begin(step)
+                    await afill(reply, answer("Looking at it. " * 20, None, request.counted))
+                else:
+                    await window.perform(step)
+    assert loops
+    assert set(loops) == {asyncio.get_running_loop()}
+
+
 async def test_subtasks_are_coroutines(store: Store) -> None:
     """A subtask's answer or error is the result of its call."""
     session = store.create_session()

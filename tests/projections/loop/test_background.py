@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 from collections.abc import Callable
@@ -160,7 +161,7 @@ async def test_asyncio(store: Store) -> None:
     )
     async with AsyncContextWindow(window) as twin:
         assert isinstance(await twin.next_step(), CallModel)
-        until_written(session)
+        await asyncio.to_thread(until_written, session)
         assert isinstance(await twin.next_step(), CallModel)
         assert twin.waits == 0
     assert outcomes(session) == [""]

@@ -57,7 +57,7 @@ class AsyncContextWindow:
         self.sync = window
 
     async def __aenter__(self) -> Self:
-        HOME.set(asyncio.get_running_loop())
+        HOME.set(asyncio.get_running_loop())  # also of tasks and threads that begin in the window
         await asyncio.to_thread(self.sync.__enter__)
         if self.sync.lease is not None:
             self.sync.lease.share()  # the thread had a context of its own

@@ -38,7 +38,7 @@ LONGEST_SUMMARY = 2_000_000
 MOST_PIECES = 1_000_000
 """Pieces of a summary at most, empty ones counted."""
 HOME: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("the program's event loop", default=None)
-"""The loop in which an async summariser shares a client: connections belong to one loop."""
+"""Loop whose client an async summariser shares: connections belong to one loop."""
 
 
 class ToolCalled(msgspec.Struct, frozen=True):
@@ -162,7 +162,7 @@ async def _step(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]]) -
 
 
 async def _shut(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]], *, alone: bool) -> None:
-    """Cancel the step of an interrupted caller, `alone` all tasks of the loop; close the answer."""
+    """Close the answer; cancel an interrupted step, and if `alone` all tasks of the loop."""
     await _cancelled(task for task in taking if not task.done())
     await steps.aclose()
     if alone:

@@ -23,7 +23,7 @@ from benchmarks.limits import decode_lines
 from benchmarks.machine import describe, workplace
 from benchmarks.measure import disk_bytes, in_turn
 from benchmarks.page import PAGE, TABLES, markdown, with_numbers
-from benchmarks.peers.base import Chat, Peer, PeerError, missing
+from benchmarks.peers.base import Peer, missing
 from benchmarks.peers.registry import PEERS, present
 from benchmarks.report import show_cases, show_changes, show_missing, show_remarks, show_results, show_rows, write_json
 from benchmarks.sqlite_turns import FourRows, SameFacts, TwoRows, items_of
@@ -235,16 +235,6 @@ def test_a_peer_keeps_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
         stream.finish()
         assert disk_bytes(tmp_path / "stream") > 0
     assert peer.chat is not None or peer.streamer is not None
-
-
-def test_a_server_that_does_not_start_is_missing() -> None:
-    """A peer whose server does not answer is reported as missing, and the run goes on."""
-
-    def silent(directory: Path) -> Chat:
-        raise PeerError(f"nobody answers in {directory.name}")
-
-    gap = missing(Peer("s", "A server", durable=True, install="pip install s", chat=silent, server=True))
-    assert gap == Missing("A server", "pip install s", "PeerError: nobody answers in trial")
 
 
 def test_a_run_is_compared_by_ratios() -> None:

@@ -11,17 +11,12 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol
 
 from benchmarks.figures import Missing
 from benchmarks.workloads import Turn
 
-__all__ = ["Chat", "Peer", "PeerError", "Streamer", "imported", "missing"]
-
-
-class PeerError(Exception):
-    """The peer's package is installed and does not work on this machine."""
+__all__ = ["Chat", "Peer", "Streamer", "imported", "missing"]
 
 
 class Chat(Protocol):
@@ -74,8 +69,6 @@ class Peer(NamedTuple):
     """Opens the conversation in a directory, which is made if missing."""
     streamer: Callable[[Path], Streamer] | None = None
     """Opens a new streamed answer in a new directory; each delta is durable if the peer is."""
-    server: bool = False
-    """Whether it has a process of its own, which may not start on every machine."""
     note: str = ""
     """Explanation of its figures: additional work, or work left out."""
     quick: int | None = None
@@ -92,16 +85,10 @@ def imported(name: str) -> Any:
 
 @cache
 def missing(peer: Peer) -> Missing | None:
-    """Return why a peer cannot be measured, or None if it can.
-
-    Its package must be installed, and its server, if it has one, must start.
-    """
+    """Return why a peer cannot be measured, or None if it can."""
     try:
         if peer.package:
             imported(peer.package)
-        if peer.server and peer.chat is not None:
-            with TemporaryDirectory(prefix="everdelta-peer-") as directory:
-                peer.chat(Path(directory) / "trial").close()
     except Exception as error:  # noqa: BLE001 - any error of a package means that the peer is missing
         return Missing(peer.title, peer.install, f"{type(error).__name__}: {error}")
     return None

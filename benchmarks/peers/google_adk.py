@@ -1,21 +1,22 @@
-"""Google ADK's `SqliteSessionService`: a row for each event, the session's row rewritten.
+"""Sessions of Google ADK: its `DatabaseSessionService` on SQLite, and `EverdeltaSessionService`.
 
-It opens a connection for each call and leaves SQLite's defaults, a rollback journal and
-`synchronous=FULL`: every event is durable, and there is no other choice. Seeding uses the same
-calls, event by event, because there is no other way in.
+The service leaves SQLite's defaults, a rollback journal and `synchronous=FULL`: every event is
+durable, and there is no other choice. Seeding uses the same calls, event by event, because there is
+no other way in.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import eventlog
 from benchmarks.peers.base import Peer, imported
 from benchmarks.workloads import Turn
 
-__all__ = ["PEERS"]
+__all__ = ["PEERS", "ours", "theirs"]
 
 _NAMES = {"app_name": "benchmark", "user_id": "user", "session_id": "s"}
 
@@ -23,14 +24,12 @@ _NAMES = {"app_name": "benchmark", "user_id": "user", "session_id": "s"}
 class AdkChat:
     """One session; a turn is a user event, an answer with a call, and its result."""
 
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+    def __init__(self, service: Any, close: Callable[[], None] | None = None) -> None:
         self._runner = asyncio.Runner()
         self._event: Any = imported("google.adk.events").Event
         self._types: Any = imported("google.genai.types")
-        self._service: Any = imported("google.adk.sessions.sqlite_session_service").SqliteSessionService(
-            str(directory / "chat.db")
-        )
+        self._service = service
+        self._close = close
         self._session: Any = None
 
     def seed(self, work: Sequence[Turn]) -> None:
@@ -48,7 +47,11 @@ class AdkChat:
         return len(self._session.events)
 
     def close(self) -> None:
-        """Close the loop; the service holds no connection."""
+        """Close the service and the loop."""
+        if self._close is None:
+            self._runner.run(self._service.close())
+        else:
+            self._close()
         self._runner.close()
 
     async def _append(self, turn: Turn) -> None:
@@ -67,15 +70,28 @@ class AdkChat:
             await self._service.append_event(self._session, event)
 
 
+def theirs(directory: Path) -> AdkChat:
+    """Open ADK's service."""
+    directory.mkdir(parents=True, exist_ok=True)
+    service: Any = imported("google.adk.sessions.database_session_service").DatabaseSessionService
+    return AdkChat(service(f"sqlite+aiosqlite:///{directory}/chat.db"))
+
+
+def ours(directory: Path) -> AdkChat:
+    """Open ours."""
+    store = eventlog.open(directory)
+    return AdkChat(imported("eventlog.adapters.google_adk").EverdeltaSessionService(store), store.close)
+
+
 PEERS = (
     Peer(
         "google-adk",
-        "Google ADK SqliteSessionService",
+        "Google ADK DatabaseSessionService",
         durable=True,
-        note="opens a connection for each call, with a rollback journal, and commits each of a turn's three events by itself",
-        package="google.adk.sessions.sqlite_session_service",
-        install="pip install 'google-adk>=2.13,<3'",
-        chat=AdkChat,
+        note="a rollback journal; commits each of a turn's three events by itself",
+        package="google.adk.sessions.database_session_service",
+        install="pip install 'google-adk>=2.13,<3' sqlalchemy aiosqlite",
+        chat=theirs,
         quick=100,
     ),
 )

@@ -16,7 +16,7 @@ import eventlog
 from benchmarks.peers.base import Peer, imported
 from benchmarks.workloads import Turn
 
-__all__ = ["PEERS"]
+__all__ = ["PEERS", "ours", "theirs"]
 
 _CONFIG = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
 _TASK = "00000000-0000-4000-8000-000000000001"
@@ -69,13 +69,15 @@ class SaverChat:
         ]
 
 
-def _theirs(directory: Path) -> SaverChat:
+def theirs(directory: Path) -> SaverChat:
+    """Open the framework's own store."""
     directory.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(directory / "chat.db", check_same_thread=False)
     return SaverChat(imported("langgraph.checkpoint.sqlite").SqliteSaver(connection), connection.close)
 
 
-def _ours(directory: Path) -> SaverChat:
+def ours(directory: Path) -> SaverChat:
+    """Open a store of ours."""
     store = eventlog.open(directory)
     return SaverChat(imported("eventlog.adapters.langgraph").EverdeltaSaver(store), store.close)
 
@@ -91,7 +93,7 @@ PEERS = (
         package=_PACKAGE,
         install=_INSTALL,
         note="a turn is one checkpoint with its writes; no graph runs around it",
-        chat=_ours,
+        chat=ours,
         quick=1_000,
     ),
     Peer(
@@ -101,7 +103,7 @@ PEERS = (
         package=_PACKAGE,
         install=_INSTALL,
         note="a turn is one checkpoint with its writes; no graph runs around it",
-        chat=_theirs,
+        chat=theirs,
         quick=1_000,
     ),
 )

@@ -17,7 +17,7 @@ import eventlog
 from benchmarks.peers.base import Peer, imported
 from benchmarks.workloads import Turn
 
-__all__ = ["PEERS"]
+__all__ = ["PEERS", "ours", "theirs"]
 
 
 class AgentsChat:
@@ -65,13 +65,15 @@ def _items(turn: Turn, number: int) -> list[dict[str, object]]:
     ]
 
 
-def _theirs(directory: Path) -> AgentsChat:
+def theirs(directory: Path) -> AgentsChat:
+    """Open the framework's own store."""
     directory.mkdir(parents=True, exist_ok=True)
     session = imported("agents").SQLiteSession("s", directory / "chat.db")
     return AgentsChat(session, session.close)
 
 
-def _ours(directory: Path) -> AgentsChat:
+def ours(directory: Path) -> AgentsChat:
+    """Open a store of ours."""
     store = eventlog.open(directory)
     return AgentsChat(imported("eventlog.adapters.openai_agents").EverdeltaSession(store, "s"), store.close)
 
@@ -85,7 +87,7 @@ PEERS = (
         durable=True,
         package="agents",
         install=_INSTALL,
-        chat=_ours,
+        chat=ours,
     ),
     Peer(
         "openai-agents",
@@ -94,6 +96,6 @@ PEERS = (
         note="each call goes through an event loop to a worker thread; it keeps items of JSON and no deltas",
         package="agents",
         install=_INSTALL,
-        chat=_theirs,
+        chat=theirs,
     ),
 )

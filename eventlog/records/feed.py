@@ -134,10 +134,11 @@ class Feed:
                     continue
                 if committed.repeated:
                     return self._numbers(committed)
-                self._executor.leave_checkpoint([event for _, event in items])
-                return [
-                    number for number, (_, event) in enumerate(items, committed.first) if type(event) is ev.RecordKept
-                ]
+                events = [event for _, event in items]
+                with self._lock:
+                    self._index.note(committed.first, events)
+                self._executor.leave_checkpoint(events)
+                return [number for number, event in enumerate(events, committed.first) if type(event) is ev.RecordKept]
 
         return self._executor.writing(tell, wait=wait)
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["StoredValue", "Values", "value_event"]
 
-TOGETHER = 256
-"""Values whose events are read together."""
+FIRST, TOGETHER = 8, 256
+"""Values whose events are read together: the first ones, and at most."""
 
 
 class StoredValue(msgspec.Struct, frozen=True):
@@ -115,7 +115,9 @@ class Values:
 
         The keys are those of now; each value is read when it is yielded.
         """
-        return self._read(self._listed(prefix))
+        self._executor.host.require_open()
+        version = self._executor.reader.version
+        return self._read(prefix, version, self._listed(prefix, limit=FIRST, upto=version))
 
     def keys(self, prefix: str = "", *, after: str = "", limit: int | None = None) -> list[str]:
         """Return the keys that begin with a prefix, in their order; no value is read.
@@ -136,9 +138,9 @@ class Values:
             after = _key_of(listed[-1][0])
 
     def _listed(
-        self, prefix: str, after: str = "", limit: int | None = None
+        self, prefix: str, after: str = "", limit: int | None = None, upto: int = END
     ) -> list[tuple[bytes, tuple[StreamRange, Change]]]:
-        """Return the newest change of each key with a prefix, dropped ones left out.
+        """Return the newest change up to a version of each key with a prefix, dropped ones left out.
 
         Where one stream has all values, `limit` keys are enough.
         """
@@ -147,16 +149,18 @@ class Values:
         streams = self._streams()
         for stream in streams:
             most = limit if len(streams) == 1 else None
-            for change in self._index(stream).newest_of_all(prefix, stream.last, after, most):
+            for change in self._index(stream).newest_of_all(prefix, min(stream.last, upto), after, most):
                 newest[change.key] = (stream, change)
         return sorted((key, found) for key, found in newest.items() if not found[1].dropped)
 
-    def _read(self, found: Sequence[tuple[bytes, tuple[StreamRange, Change]]]) -> Iterator[StoredValue]:
-        """Yield values; the events of many keys are read together, of the first ones fewer."""
-        start, end = 0, 8
-        while group := found[start:end]:
-            events = self._events([place for _, place in group])
-            for name, (stream, change) in group:
+    def _read(
+        self, prefix: str, version: int, found: Sequence[tuple[bytes, tuple[StreamRange, Change]]]
+    ) -> Iterator[StoredValue]:
+        """Yield the values that begin with `found`; those of many keys are read together."""
+        limit = FIRST
+        while found:
+            events = self._events([place for _, place in found])
+            for name, (stream, change) in found:
                 key, event = _key_of(name), events.get((stream.session, change.version))
                 try:
                     value = None if event is None else self._value(event, stream)
@@ -165,7 +169,10 @@ class Values:
                 stored = StoredValue(key, value, change.version) if value is not None else self.get(key)
                 if stored is not None:  # freed meanwhile: another one took its place
                     yield stored
-            start, end = end, end + min(2 * end, TOGETHER)
+            if len(found) != limit:
+                return
+            limit = min(2 * limit, TOGETHER)
+            found = self._listed(prefix, _key_of(found[-1][0]), limit, version)
 
     def _events(self, places: Sequence[tuple[StreamRange, Change]]) -> dict[tuple[str, int], ev.ValuePut]:
         """Return the events that put values, by stream and version; a commit is read once."""

@@ -53,6 +53,7 @@ VALUES: Table = {
     "Values.get, in a shelf": constant(lambda at, _: at.store.shelf("shelf").values.get("key 000300")),
     "Values.revision": constant(lambda at, _: _values(at).revision("key 000300")),
     "Values.items": output(lambda at, _: _read(_values(at))),
+    "Values.items, the first of all": constant(lambda at, _: next(_values(at).items())),
     "Values.items, ten of them": constant(lambda at, _: _read(_values(at), "key 00031")),
     "Values.keys": output(lambda at, _: len(_values(at).keys())),
     "Values.keys, ten of them": constant(lambda at, _: _values(at).keys("key 00031")),

@@ -1,0 +1,231 @@
+"""Processor time of our adapters beside each framework's own durable store, at 1,000 turns.
+
+    python -m benchmarks.adapters [--turns N] [--rounds N] [NAME …]
+
+LangGraph, OpenAI Agents and ADK have stores on SQLite. The others stand beside rows of JSON, each
+flushed by itself, in a store as the framework wants one. A side writes in a process of its own, and
+loads in a fresh one; opening the store counts, importing the framework does not. Sides take turns,
+and ratios are those of medians.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sqlite3
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Any
+
+import eventlog
+from benchmarks.children import child
+from benchmarks.machine import workplace
+from benchmarks.peers import google_adk, langgraph, openai_agents
+from benchmarks.peers.base import imported
+from benchmarks.workloads import Turn, small_turns
+
+__all__ = ["SIDES", "main", "measured"]
+
+_CHILD = "import json, sys; from benchmarks.adapters import measured; print(json.dumps(measured(*sys.argv[1:])))"
+_KEY = {"project_key": "-work", "session_id": "0f4a7c6e-0000-4000-8000-000000000001"}
+
+
+Made = tuple[Callable[[Turn, str], object], Callable[[], Any]]
+"""Adds a turn whose call has an id; reads all into objects of the framework."""
+
+
+class AdapterChat:
+    """A conversation in a store of ours or theirs."""
+
+    def __init__(self, make: Callable[[Any], Made], store: Any, close: Callable[[], None]) -> None:
+        self._add, self.load = make(store)
+        self.close = close
+        self._number = 0
+
+    def turn(self, turn: Turn) -> None:
+        """Add what a turn says in one call."""
+        self._number += 1
+        self._add(turn, f"call_{self._number}")
+
+
+def _items(store: Any) -> Made:
+    """Put an item of LangGraph for a turn, and search for all."""
+    return (
+        lambda turn, call: store.put(("users", call[-1]), call, {"text": "".join(turn.answer)}),
+        lambda: store.search(("users",), limit=1_000_000),
+    )
+
+
+def _messages(store: Any) -> Made:
+    """Save the messages of pydantic-ai: a question, an answer with a call, and its result."""
+    make, run = imported("pydantic_ai.messages"), asyncio.Runner().run
+    said = imported("pydantic_ai.conversation").Conversation(conversation_id="s")
+
+    def add(turn: Turn, call: str) -> None:
+        asked = make.ToolCallPart("bash", {"command": turn.command}, call)
+        said.messages += [
+            make.ModelRequest([make.UserPromptPart(turn.question)]),
+            make.ModelResponse([make.TextPart("".join(turn.answer)), asked]),
+            make.ModelRequest([make.ToolReturnPart("bash", turn.output, call)]),
+        ]
+        run(store.save(said))
+
+    return add, lambda: run(store.load("s")).messages
+
+
+def _entries(store: Any) -> Made:
+    """Append entries of Claude Code: a question, a text, a call and its result."""
+    run, before = asyncio.Runner().run, [""]
+
+    def entry(name: str, kind: str, **message: object) -> dict[str, Any]:
+        said = {"type": kind, "uuid": name, "parentUuid": before[0] or None, "sessionId": _KEY["session_id"]}
+        said |= {"timestamp": "2026-01-01T00:00:00.000Z", "isSidechain": False, "cwd": "/work"}
+        before[0] = name
+        return said | {"message": {"role": kind, **message}}
+
+    def add(turn: Turn, call: str) -> None:
+        asked = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": turn.command}}
+        result = {"type": "tool_result", "tool_use_id": call, "content": turn.output}
+        blocks = ({"type": "text", "text": "".join(turn.answer)}, asked)
+        told = [entry(f"{call}-q", "user", content=turn.question)]
+        told += [entry(f"{call}-{one['type']}", "assistant", content=[one], id=call, model="claude") for one in blocks]
+        run(store.append(_KEY, [*told, entry(f"{call}-r", "user", content=[result])]))
+
+    return add, lambda: run(store.load(_KEY))
+
+
+class Rows:
+    """A table with a row of JSON for each item, each flushed by itself; a Claude session store."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.connection = sqlite3.connect(directory / "chat.db", isolation_level=None, check_same_thread=False)
+        self.connection.execute("PRAGMA journal_mode=WAL")
+        self.connection.execute("PRAGMA synchronous=FULL")
+        self.connection.execute("CREATE TABLE IF NOT EXISTS item (id INTEGER PRIMARY KEY, data TEXT NOT NULL)")
+
+    def add(self, data: Sequence[str | bytes]) -> None:
+        """Store items."""
+        for one in data:
+            self.connection.execute("INSERT INTO item (data) VALUES (?)", (one,))
+
+    def read(self, order: str = "ORDER BY id") -> list[Any]:
+        """Return items."""
+        return [row[0] for row in self.connection.execute(f"SELECT data FROM item {order}")]
+
+    async def append(self, _key: object, entries: Sequence[Any]) -> None:
+        """Store entries."""
+        await asyncio.to_thread(lambda: self.add([json.dumps(entry) for entry in entries]))
+
+    async def load(self, _key: object) -> list[Any]:
+        """Return all entries."""
+        return await asyncio.to_thread(lambda: [json.loads(data) for data in self.read()])
+
+
+def _message_rows(rows: Rows) -> Any:
+    """Return a store of pydantic-ai that has a row for each message, and for each record."""
+    base, adapt = imported("pydantic_ai.conversation_store"), imported("pydantic").TypeAdapter
+    entry, record = adapt(base.ConversationEntry), adapt(base.ConversationRecord)
+
+    async def write_record(_store: Any, new: Any, *, new_entries: Any = (), **_: Any) -> None:
+        await asyncio.to_thread(lambda: rows.add([*map(entry.dump_json, new_entries), record.dump_json(new)]))
+
+    async def read_record(_store: Any, _id: str) -> Any:
+        found = await asyncio.to_thread(rows.read, "ORDER BY id DESC LIMIT 1")
+        return record.validate_json(found[0]) if found else None
+
+    async def read_history(_store: Any, _head: Any, **_: Any) -> list[Any]:
+        found = await asyncio.to_thread(rows.read)
+        return [entry.validate_json(data) for data in found if data.startswith(b'{"id"')]
+
+    methods = {"write_record": write_record, "read_record": read_record, "read_history": read_history}
+    made: Any = type("RowStore", (base.ConversationStore,), methods)
+    made.__abstractmethods__ = frozenset()
+    return made()
+
+
+def _ours(module: str, name: str, make: Callable[[Any], Made], directory: Path) -> AdapterChat:
+    store = eventlog.open(directory)
+    return AdapterChat(make, getattr(imported(f"eventlog.adapters.{module}"), name)(store), store.close)
+
+
+def _theirs(store: Callable[[Rows], Any], make: Callable[[Any], Made], directory: Path) -> AdapterChat:
+    rows = Rows(directory)
+    return AdapterChat(make, store(rows), rows.connection.close)
+
+
+def _sqlite_items(directory: Path) -> AdapterChat:
+    directory.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(directory / "items.db", isolation_level=None, check_same_thread=False)
+    items: Any = imported("langgraph.store.sqlite").SqliteStore(connection)
+    items.setup()
+    return AdapterChat(_items, items, connection.close)
+
+
+_STORE = partial(_ours, "langgraph", "EverdeltaStore", _items)
+_CONVERSATIONS = partial(_ours, "pydantic_ai", "EverdeltaConversationStore", _messages)
+_TRANSCRIPTS = partial(_ours, "claude_agent", "EverdeltaSessionStore", _entries)
+SIDES: dict[str, dict[str, Callable[[Path], Any]]] = {
+    "LangGraph, SqliteSaver": {"ours": langgraph.ours, "theirs": langgraph.theirs},
+    "LangGraph, SqliteStore": {"ours": _STORE, "theirs": _sqlite_items},
+    "OpenAI Agents, SQLiteSession": {"ours": openai_agents.ours, "theirs": openai_agents.theirs},
+    "ADK, DatabaseSessionService": {"ours": google_adk.ours, "theirs": google_adk.theirs},
+    "pydantic-ai, rows": {"ours": _CONVERSATIONS, "theirs": partial(_theirs, _message_rows, _messages)},
+    "Claude Agent SDK, rows": {"ours": _TRANSCRIPTS, "theirs": partial(_theirs, lambda rows: rows, _entries)},
+}
+
+
+def measured(name: str, side: str, directory: str, turns: str) -> list[float]:
+    """Return processor seconds of opening, and of writing turns; with none, of loading."""
+    work, make = list(small_turns(int(turns))), SIDES[name][side]
+    with suppress(ImportError):  # what a program of the framework has imported
+        imported(name.partition(",")[0].lower().replace(" ", "_"))
+    with TemporaryDirectory() as other:
+        make(Path(other) / "first").close()
+    gc.collect()
+    gc.freeze()  # no side pays for walks over what its framework imports
+    start = process_time()
+    chat = make(Path(directory))
+    opened = process_time()
+    for turn in work:
+        chat.turn(turn)
+    if work:
+        chat.close()
+    else:
+        assert chat.load()
+    return [opened - start, process_time() - opened]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print a table."""
+    parser = ArgumentParser(prog="python -m benchmarks.adapters", description="Processor time of adapters.")
+    parser.add_argument("names", nargs="*", help="frameworks, by the beginning of their names")
+    parser.add_argument("--turns", type=int, default=1_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    chosen = tuple(map(str.lower, options.names)) or ("",)
+    print("| framework, its store | a turn, CPU ms | ratio | cold load, CPU ms | ratio |\n|---|---|---|---|---|")
+    for name, sides in SIDES.items():
+        found: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
+        for _ in range(options.rounds if name.lower().startswith(chosen) else 0):
+            for side, times in found.items():
+                with TemporaryDirectory(dir=workplace()) as place:
+                    wrote = child(_CHILD, name, side, f"{place}/chat", str(options.turns))
+                    times.append((sum(wrote), sum(child(_CHILD, name, side, f"{place}/chat", "0"))))
+        if all(found.values()):
+            ours, theirs = ([median(one) * 1e3 for one in zip(*times, strict=True)] for times in found.values())
+            turn = f"{ours[0] / options.turns:.3f} | {ours[0] / theirs[0]:.2f}"
+            print(f"| {name} | {turn} | {ours[1]:.1f} | {ours[1] / theirs[1]:.2f} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

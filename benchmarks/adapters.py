@@ -1,4 +1,4 @@
-"""Processor time of our adapters beside each framework's own durable store, at 1,000 turns.
+"""Processor time of adapters beside each framework's own store, at 1,000 turns.
 
     python -m benchmarks.adapters [--turns N] [--rounds N] [NAME …]
 
@@ -103,7 +103,7 @@ def _entries(store: Any) -> Made:
 
 
 class Rows:
-    """A table with a row of JSON for each item, each flushed by itself; a Claude session store."""
+    """Rows of JSON, each flushed by itself; a session store of Claude."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)

@@ -47,8 +47,8 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.search": "spacing said file | hit query snippet rows | asked commit_rows sight | catch_up read | results | search",
     "eventlog.adapters": """
-        settled unshared odd_values openai_settings signed name_keys claude_keys claude_uuids
-        | pydantic_messages framework_feed pydantic_entries langgraph claude_nodes | entry_feed google_adk_events openai_feed | google_adk_keys openai_snapshot
+        settled unshared odd_values openai_settings signed name_keys claude_uuids
+        | claude_keys pydantic_messages framework_feed pydantic_entries langgraph claude_nodes | entry_feed google_adk_events openai_feed | google_adk_keys openai_snapshot
         | google_adk google_adk_artifacts openai_agents pydantic_conversations claude_transcript | pydantic_ai claude_summaries | claude_agent
     """,
     "eventlog.adapters.langgraph": """

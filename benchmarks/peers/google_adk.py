@@ -1,4 +1,4 @@
-"""Sessions of Google ADK: its `DatabaseSessionService` on SQLite, and `EverdeltaSessionService`.
+"""Google ADK's `DatabaseSessionService` on SQLite, and `EverdeltaSessionService`.
 
 The service leaves SQLite's defaults, a rollback journal and `synchronous=FULL`: every event is
 durable, and there is no other choice. Seeding uses the same calls, event by event, because there is

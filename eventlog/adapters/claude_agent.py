@@ -15,11 +15,11 @@ from typing import Any
 from eventlog.adapters.claude_keys import MAIN, SUB, TranscriptKey, project_prefix
 from eventlog.adapters.claude_summaries import folding, summary_of
 from eventlog.adapters.claude_transcript import TranscriptFeed
+from eventlog.adapters.name_keys import session_of
 from eventlog.adapters.settled import patience, patient, settled
 from eventlog.adapters.unshared import erase_unshared
 from eventlog.errors import NotFoundError
 from eventlog.importers.common.json_lines import is_object
-from eventlog.records.read import Forgotten, Redacted
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import each
@@ -91,8 +91,8 @@ class EverdeltaSessionStore:
         parent = None
         if key.subpath is not None:
             parent = self._seen.get(key.main)
-            with suppress(NotFoundError):
-                parent = parent or self.store.open_session(key.main.name, create=False).id
+            if parent is None and (main := session_of(self.store, key.main.name)) is not None:
+                parent = main.id
         found = (entry["cwd"] for entry in entries if is_object(entry) and isinstance(entry.get("cwd"), str))
         session = self.store.open_session(key.name, scope=key.project, directory=next(found, ""), parent=parent)
         try:
@@ -106,14 +106,11 @@ class EverdeltaSessionStore:
 
     def _load(self, key: TranscriptKey) -> list[Any] | None:
         self._seen.pop(key, None)
-        try:
-            session = self.store.open_session(key.name, create=False)
-        except NotFoundError:
+        if (session := session_of(self.store, key.name)) is None:
             return None
         feed = self._feed(session, key.subpath is not None)
         self._seen[key] = session.id
-        entries = feed.read(feed.path(hidden=True))
-        return [entry for entry in entries if not isinstance(entry, (Redacted, Forgotten))] or None
+        return [entry for _, entry in feed.shown(feed.path(hidden=True))] or None
 
     def _list(self, project: str) -> list[dict[str, Any]]:
         infos = self.store.sessions(format=MAIN, prefix=project_prefix(project))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from eventlog.adapters.name_keys import joined, parted
 from eventlog.errors import CallError
 from eventlog.importers.common.json_lines import is_object
 from eventlog.validation import require
@@ -41,8 +42,7 @@ class TranscriptKey(NamedTuple):
     @classmethod
     def named(cls, key: str) -> TranscriptKey:
         """Return the key of the name of a main transcript."""
-        project, session = (part.replace("%2F", "/").replace("%25", "%") for part in key.split("/"))
-        return cls(project, session)
+        return cls(*parted(key))
 
     @property
     def main(self) -> TranscriptKey:
@@ -52,7 +52,7 @@ class TranscriptKey(NamedTuple):
     @property
     def prefix(self) -> str:
         """How the names of the session's sub-paths begin."""
-        return f"{_escaped(self.project)}/{_escaped(self.session)}/"
+        return joined(self.project, self.session, "")
 
     @property
     def name(self) -> tuple[str, str]:
@@ -63,8 +63,4 @@ class TranscriptKey(NamedTuple):
 def project_prefix(project: str) -> str:
     """Return how the names of a project's sessions begin."""
     require(str, project, "a project key is a str")
-    return f"{_escaped(project)}/"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("/", "%2F")
+    return joined(project, "")

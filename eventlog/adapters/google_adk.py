@@ -9,6 +9,7 @@ between the two, the next append to the session completes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
 from uuid import uuid4
@@ -26,7 +27,6 @@ from eventlog.adapters.settled import patience, patient, settled
 from eventlog.adapters.unshared import erase_unshared
 from eventlog.errors import ConflictError, NotFoundError, RequestReusedError
 from eventlog.importers.common.json_lines import is_object
-from eventlog.records.read import Forgotten, Redacted
 from eventlog.session.session import Session
 from eventlog.store import Store
 
@@ -108,12 +108,11 @@ class EverdeltaSessionService(BaseSessionService):
 
     def _found(self, key: Key) -> tuple[Session, dict[str, Any]] | None:
         """Return a session that was created, with what is kept of that."""
-        try:
+        with suppress(NotFoundError):
             session = self.store.open_session(key.name, create=False)
-            begun = session.values.get(BEGUN)
-        except NotFoundError:
-            return None
-        return None if begun is None else (session, contents_of(begun))
+            if (begun := session.values.get(BEGUN)) is not None:
+                return session, contents_of(begun)
+        return None
 
     def _get(self, key: Key, config: GetSessionConfig) -> AdkSession | None:
         if (found := self._found(key)) is None:
@@ -221,7 +220,7 @@ class EverdeltaSessionService(BaseSessionService):
 
 
 def _events(feed: AdkFeed, numbers: list[int]) -> list[Event]:
-    return [event_of(one) for one in feed.read(numbers) if not isinstance(one, (Forgotten, Redacted))]
+    return [event_of(record) for _, record in feed.shown(numbers)]
 
 
 def _is_seen(feed: AdkFeed, newest: list[int], told: AdkSession) -> bool:

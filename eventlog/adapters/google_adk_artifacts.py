@@ -16,8 +16,9 @@ from google.genai import types
 from pydantic import TypeAdapter
 
 from eventlog.adapters.google_adk_keys import Key, digest_of
+from eventlog.adapters.name_keys import joined, parted, session_of
 from eventlog.adapters.settled import settled
-from eventlog.errors import ConflictError, NotFoundError
+from eventlog.errors import ConflictError
 from eventlog.session.values import Values
 from eventlog.store import Store
 
@@ -97,16 +98,15 @@ class _Artifact:
         self.uri = partial(artifact_util.get_artifact_uri, app_name, user_id, filename, session_id=self.key.session)
         self._store = store
         self._owner = f"artifact/{digest_of(user_id)}/" if is_user else "artifact/"
-        self._prefix = f"{self._owner}{filename.replace('%', '%25').replace('/', '%2F')}/"
+        self._prefix = self._owner + joined(filename, "")
 
     def _values(self, *, create: bool = False) -> Values | None:
         if not self.key.session:
             return self._store.shelf(self.key.shelf).values
-        scope = f"{self.key.app}/{self.key.user}"
-        try:
-            return self._store.open_session(self.key.name, create=create, scope=scope).values
-        except NotFoundError:
-            return None
+        if create:
+            return self._store.open_session(self.key.name, scope=f"{self.key.app}/{self.key.user}").values
+        session = session_of(self._store, self.key.name)
+        return None if session is None else session.values
 
     def _keys(self, prefix: str) -> list[str]:
         values = self._values()
@@ -114,8 +114,7 @@ class _Artifact:
 
     def names(self) -> set[str]:
         """Return the names of the owner's artifacts."""
-        found = (key.removeprefix(self._owner).partition("/")[0] for key in self._keys(self._owner))
-        return {name.replace("%2F", "/").replace("%25", "%") for name in found}
+        return {parted(key.removeprefix(self._owner))[0] for key in self._keys(self._owner)}
 
     def versions(self) -> list[int]:
         """Return the numbers of the versions."""

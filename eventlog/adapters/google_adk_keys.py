@@ -6,8 +6,9 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from eventlog.adapters.google_adk_events import AdkMapping, free_value
-from eventlog.adapters.odd_values import record_of, value_of
-from eventlog.records.json_value import dumped, parsed
+from eventlog.adapters.name_keys import joined, parted
+from eventlog.adapters.odd_values import told, value_of
+from eventlog.records.json_value import parsed
 from eventlog.session.values import StoredValue
 
 __all__ = ["FORMAT", "Key", "contents_of", "digest_of", "text_of"]
@@ -26,16 +27,16 @@ class Key(NamedTuple):
     @classmethod
     def named(cls, key: str) -> Key:
         """Return the key of the name of a session."""
-        return cls(*(part.replace("%2F", "/").replace("%25", "%") for part in key.split("/")))
+        return cls(*parted(key))
 
     @property
     def name(self) -> tuple[str, str]:
         """The name of the session."""
-        return FORMAT, "/".join(map(_quoted, self))
+        return FORMAT, joined(*self)
 
     def prefix(self, *, all_users: bool) -> str:
         """Return how the names of the user's sessions begin, or those of all users of the app."""
-        return _quoted(self.app) + "/" if all_users else f"{_quoted(self.app)}/{_quoted(self.user)}/"
+        return joined(self.app, "") if all_users else joined(self.app, self.user, "")
 
     @property
     def shelf(self) -> str:
@@ -57,7 +58,7 @@ class Key(NamedTuple):
 
 def text_of(value: Any) -> str:
     """Return the text that is kept of a value."""
-    return dumped(record_of(value))
+    return told(value)[1]
 
 
 def contents_of(stored: StoredValue) -> Any:
@@ -68,7 +69,3 @@ def contents_of(stored: StoredValue) -> Any:
 def digest_of(text: str) -> str:
     """Return a short name of a text of any length."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def _quoted(part: str) -> str:
-    return part.replace("%", "%25").replace("/", "%2F")

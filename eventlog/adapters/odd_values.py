@@ -7,6 +7,7 @@ depth, of which the same value is made again. Beside it a record has what of the
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from math import isfinite
 from typing import Any, Protocol, cast
 
@@ -15,7 +16,7 @@ from eventlog.importers.common.json_lines import is_object
 from eventlog.records.json_value import require_value
 from eventlog.validation import a_kind
 
-__all__ = ["Objects", "is_odd", "pack", "record_of", "shown", "shown_in", "unpack", "value_of"]
+__all__ = ["Objects", "is_odd", "pack", "shown", "shown_in", "told", "unpack", "value_of"]
 
 DEEPEST = 150
 """Levels that are shown of a value."""
@@ -61,11 +62,14 @@ def is_odd(value: Any) -> bool:
     return False
 
 
-def record_of(value: Any) -> Any:
-    """Return a value as a record has it: as it is, unless it is odd."""
-    if not is_odd(value) and not _is_packed(value):
-        return value
-    return {"packed": pack(value), "shown": shown(value)}
+def told(value: Any) -> tuple[Any, str]:
+    """Return a value as a record has it, as it is unless it is odd, and the record's text."""
+    with suppress(CallError):
+        text = require_value(value)
+        if not _is_packed(value):
+            return value, text
+    record = {"packed": pack(value), "shown": shown(value)}
+    return record, require_value(record)
 
 
 def value_of(record: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, TypeVar
 
-from eventlog.adapters.name_keys import key_of_id
+from eventlog.adapters.name_keys import key_of_id, session_of
 from eventlog.adapters.openai_feed import RUN, ItemFeed, Run
 from eventlog.adapters.openai_settings import limit_of, settings_of
 from eventlog.adapters.openai_snapshot import Prune, Snapshot, snapshot_of
@@ -118,13 +118,9 @@ class EverdeltaSession:
     def _found(self) -> ItemFeed | None:
         """Return the feed of the session that has the name now, None if none has it."""
         with self._lock:
-            try:
-                session = self.store.open_session(self._name, create=False)
-            except NotFoundError:
-                self._feed = None
-                return None
-            if self._feed is None or self._feed.session.id != session.id:
-                self._feed = ItemFeed(session, self)
+            session = session_of(self.store, self._name)
+            if session is None or self._feed is None or self._feed.session.id != session.id:
+                self._feed = None if session is None else ItemFeed(session, self)
             return self._feed
 
     def _read(self, ask: Callable[[ItemFeed], T]) -> T | None:

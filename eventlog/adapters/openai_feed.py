@@ -10,12 +10,10 @@ from typing import Any
 from eventlog.adapters.framework_feed import FrameworkFeed, Showing
 from eventlog.errors import ConflictError, NotFoundError
 from eventlog.importers.openai.responses import OpenAIResponsesMapping
-from eventlog.records.feed import Feed
-from eventlog.records.read import Forgotten, Redacted
 from eventlog.records.unseen import Seen
 from eventlog.session.session import Session
 
-__all__ = ["RUN", "ItemFeed", "Run", "shown"]
+__all__ = ["RUN", "ItemFeed", "Run"]
 
 
 class Run:
@@ -51,7 +49,7 @@ class ItemFeed(FrameworkFeed):
         if limit != 0:
             self._see(numbers[-1] if numbers else 0)
         run = self._run = Run(self._owner, numbers[-1] if numbers else 0)
-        return [item for _, item in shown(self, numbers)], run
+        return [item for _, item in self.shown(numbers)], run
 
     def seen(self, after: int) -> Seen | None:
         """Return what the model of the run was sent; without a run all records."""
@@ -76,15 +74,15 @@ class ItemFeed(FrameworkFeed):
     def take_back(self, *, wait: float) -> Any | None:
         """Take away the newest item by a rollback, and return it; None if there is none."""
         while newest := self.path(newest=2):
-            (item,) = self.read(newest[-1:])
+            found = self.shown(newest[-1:])
             before = newest[0] if len(newest) > 1 else 0
             with suppress(ConflictError):  # another writer's item is the newest by now
                 self.add([], after=before, expected=newest[-1], wait=wait)
                 with self._lock:
                     if self._seen == newest[-1]:
                         self._see(before)
-                if not isinstance(item, (Redacted, Forgotten)):
-                    return item
+                if found:
+                    return found[0][1]
         return None
 
     def make(self, items: list[Any], *, wait: float) -> None:
@@ -96,9 +94,3 @@ class ItemFeed(FrameworkFeed):
         with self._lock:
             self._seen = number
             self._own.clear()
-
-
-def shown(feed: Feed, numbers: list[int]) -> list[tuple[int, Any]]:
-    """Return records with their numbers, without those that were redacted or forgotten."""
-    found = zip(numbers, feed.read(numbers), strict=True)
-    return [(number, item) for number, item in found if not isinstance(item, (Redacted, Forgotten))]

@@ -7,10 +7,9 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from eventlog.adapters.openai_feed import shown
+from eventlog.adapters.framework_feed import FrameworkFeed
 from eventlog.adapters.settled import patience, patient
 from eventlog.errors import ConflictError, NotFoundError
-from eventlog.records.feed import Feed
 
 __all__ = ["Prune", "Snapshot", "snapshot_of"]
 
@@ -26,11 +25,11 @@ class Snapshot(NamedTuple):
     replace_suffix: Callable[[int, list[Any]], Awaitable[bool]]
 
 
-def snapshot_of(feed: Feed, limit: int, prune: Prune | None, wait: float) -> Snapshot:
+def snapshot_of(feed: FrameworkFeed, limit: int, prune: Prune | None, wait: float) -> Snapshot:
     """Return the newest items of a feed; replacing an end is one append, unless they changed."""
     path = feed.path(newest=limit + 1)
     before = path.pop(0) if len(path) > limit else 0
-    found = shown(feed, path)
+    found = feed.shown(path)
 
     def replace(start: int, output: list[Any]) -> bool:
         first = path.index(found[start][0])
@@ -48,8 +47,8 @@ def snapshot_of(feed: Feed, limit: int, prune: Prune | None, wait: float) -> Sna
     return Snapshot([item for _, item in found], before == 0, replace_suffix)
 
 
-def _forget_oldest(feed: Feed, prune: Prune, until: int) -> None:
+def _forget_oldest(feed: FrameworkFeed, prune: Prune, until: int) -> None:
     """Forget the oldest items that the SDK wants kept no longer, of those before a record."""
     older = [number for number in feed.path() if number < until]
-    expired = takewhile(lambda one: prune(one[1]), shown(feed, older))
+    expired = takewhile(lambda one: prune(one[1]), feed.shown(older))
     feed.forget([number for number, _ in expired])

@@ -140,7 +140,7 @@ class Values:
     def _listed(
         self, prefix: str, after: str = "", limit: int | None = None, upto: int = END
     ) -> list[tuple[bytes, tuple[StreamRange, Change]]]:
-        """Return the newest change up to a version of each key with a prefix, dropped ones left out.
+        """Return the newest change of each key with a prefix up to a version, not dropped ones.
 
         Where one stream has all values, `limit` keys are enough.
         """

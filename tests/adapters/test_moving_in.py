@@ -17,7 +17,7 @@ from langgraph.types import Command, interrupt
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.messages import ModelRequest, UserPromptPart
 
-from eventlog import ArgumentTypeError, ArgumentValueError
+from eventlog import ArgumentTypeError, ArgumentValueError, NotFoundError
 from eventlog.adapters.langgraph import EverdeltaSaver, EverdeltaStore
 from eventlog.adapters.openai_agents import EverdeltaSession
 from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
@@ -103,6 +103,17 @@ def test_copies_take_checkpoints_in_any_order(store: Store, order: Callable[[lis
         for task, writes in groupby(one.pending_writes or (), key=lambda write: write[0]):
             source.put_writes(one.config, [write[1:] for write in writes], task)
     saver = EverdeltaSaver(store)
+    saver.copy_from(source)
+    assert history(saver) == history(source)
+
+
+def test_a_loop_in_the_wrong_order_is_refused_and_told_of_the_copy(store: Store) -> None:
+    """A checkpoint put before its parent is refused, with what to do; the copy goes on."""
+    source, saver = filled(InMemorySaver()), EverdeltaSaver(store)
+    newest = next(source.list(CONFIG))
+    with pytest.raises(NotFoundError) as refused:
+        saver.put(newest.parent_config, newest.checkpoint, newest.metadata, newest.checkpoint["channel_versions"])
+    assert any("copy_from" in note for note in refused.value.__notes__)
     saver.copy_from(source)
     assert history(saver) == history(source)
 

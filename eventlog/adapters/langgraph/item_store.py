@@ -43,11 +43,11 @@ from eventlog.adapters.langgraph.items import (
 )
 from eventlog.adapters.langgraph.stored import bytes_of
 from eventlog.adapters.langgraph.ttl_sweeper import MINUTES, TtlSweeper
-from eventlog.adapters.odd_values import record_of, value_of
+from eventlog.adapters.odd_values import told, value_of
 from eventlog.adapters.settled import settled
 from eventlog.errors import ArgumentTypeError, ArgumentValueError, CallError, ConflictError, ErasedError
 from eventlog.errors.base import brief
-from eventlog.records.json_value import parsed, require_value
+from eventlog.records.json_value import parsed
 from eventlog.session.shelf import Shelf
 from eventlog.store import Store
 from eventlog.validation import each
@@ -241,8 +241,7 @@ class EverdeltaStore(BaseStore):
         before = self._read(shelf, place, now)
         if op.ttl is not None and not 0 < op.ttl <= LONGEST_TTL:
             raise CallError(f"a ttl is a number of minutes, more than 0 and at most {LONGEST_TTL}, or None")
-        text = require_value(record_of(dict(op.value)))
-        kept = Kept(text, now if before is None else before.kept.created, now, op.ttl)
+        kept = Kept(told(dict(op.value))[1], now if before is None else before.kept.created, now, op.ttl)
         kept.name = name_of(*place) if place_in(key_in(*place)) is None else None
         return kept if op.ttl is None else _prolonged(kept, now)
 

@@ -18,7 +18,7 @@ from langgraph.checkpoint.base.id import UUID
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventlog.adapters.langgraph.thread import Thread
-from eventlog.adapters.name_keys import key_of_id
+from eventlog.adapters.name_keys import key_of_id, session_of
 from eventlog.adapters.settled import patience
 from eventlog.errors import ErasedError, NotFoundError
 from eventlog.history.name_streams import last_owner
@@ -49,10 +49,8 @@ class Threads:
 
     def find(self, id: str, serde: SerializerProtocol) -> Thread | None:
         """Return a thread, None if there is none."""
-        try:
-            return self._thread(self.store.open_session((FORMAT, key_of_id(id)), create=False), serde)
-        except NotFoundError:
-            return None
+        session = session_of(self.store, (FORMAT, key_of_id(id)))
+        return None if session is None else self._thread(session, serde)
 
     def all(self, serde: SerializerProtocol) -> Iterator[tuple[str, Thread]]:
         """Yield all threads with their ids."""
@@ -72,7 +70,9 @@ class Threads:
         last = last_owner(self.store.log, (FORMAT, key_of_id(id)))
         if last is not None and made_at(checkpoint) <= last[1]:
             return ErasedError(last[0])
-        return NotFoundError("checkpoint", checkpoint)
+        error = NotFoundError("checkpoint", checkpoint)
+        error.add_note("put what it comes of first; `copy_from` copies threads of another checkpointer in order")
+        return error
 
     def _thread(self, session: Session, serde: SerializerProtocol) -> Thread:
         with self._lock:

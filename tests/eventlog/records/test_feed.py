@@ -308,7 +308,7 @@ def test_few_records_of_a_large_append_are_read_alone(store: Store, monkeypatch:
 
 
 def test_the_index_is_derived(engine: Engine) -> None:
-    """Paths are the same with rows of the index stored, deleted, or damaged; a writer leaves them."""
+    """Paths are the same with a writer's rows of the index, and with those deleted or damaged."""
     store = engine.open()
     feed = feed_of(store)
     for number in range(0, 700, 50):

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import sqlite3
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import process_time
+from types import SimpleNamespace
 from typing import Any
 
 import eventlog
@@ -30,38 +31,30 @@ from benchmarks.children import child
 from benchmarks.machine import workplace
 from benchmarks.peers import google_adk, langgraph, openai_agents
 from benchmarks.peers.base import imported
+from benchmarks.peers.rows import Rows, message_rows
 from benchmarks.workloads import Turn, small_turns
 
 __all__ = ["SIDES", "main", "measured"]
 
 _CHILD = "import json, sys; from benchmarks.adapters import measured; print(json.dumps(measured(*sys.argv[1:])))"
 _KEY = {"project_key": "-work", "session_id": "0f4a7c6e-0000-4000-8000-000000000001"}
-
-
 Made = tuple[Callable[[Turn, str], object], Callable[[], Any]]
 """Adds a turn whose call has an id; reads all into objects of the framework."""
 
 
-class AdapterChat:
-    """A conversation in a store of ours or theirs."""
-
-    def __init__(self, make: Callable[[Any], Made], store: Any, close: Callable[[], None]) -> None:
-        self._add, self.load = make(store)
-        self.close = close
-        self._number = 0
-
-    def turn(self, turn: Turn) -> None:
-        """Add what a turn says in one call."""
-        self._number += 1
-        self._add(turn, f"call_{self._number}")
+def _chat(made: Made, close: Callable[[], None]) -> Any:
+    """Return a conversation that has the methods of a peer's."""
+    numbers = count(1)
+    return SimpleNamespace(turn=lambda turn: made[0](turn, f"call_{next(numbers)}"), load=made[1], close=close)
 
 
 def _items(store: Any) -> Made:
     """Put an item of LangGraph for a turn, and search for all."""
-    return (
-        lambda turn, call: store.put(("users", call[-1]), call, {"text": "".join(turn.answer)}),
-        lambda: store.search(("users",), limit=1_000_000),
-    )
+
+    def add(turn: Turn, call: str) -> None:
+        store.put(("users", call[-1]), call, {"text": turn.output})
+
+    return add, lambda: store.search(("users",), limit=1_000_000)
 
 
 def _messages(store: Any) -> Made:
@@ -102,72 +95,22 @@ def _entries(store: Any) -> Made:
     return add, lambda: run(store.load(_KEY))
 
 
-class Rows:
-    """Rows of JSON, each flushed by itself; a session store of Claude."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self.connection = sqlite3.connect(directory / "chat.db", isolation_level=None, check_same_thread=False)
-        self.connection.execute("PRAGMA journal_mode=WAL")
-        self.connection.execute("PRAGMA synchronous=FULL")
-        self.connection.execute("CREATE TABLE IF NOT EXISTS item (id INTEGER PRIMARY KEY, data TEXT NOT NULL)")
-
-    def add(self, data: Sequence[str | bytes]) -> None:
-        """Store items."""
-        for one in data:
-            self.connection.execute("INSERT INTO item (data) VALUES (?)", (one,))
-
-    def read(self, order: str = "ORDER BY id") -> list[Any]:
-        """Return items."""
-        return [row[0] for row in self.connection.execute(f"SELECT data FROM item {order}")]
-
-    async def append(self, _key: object, entries: Sequence[Any]) -> None:
-        """Store entries."""
-        await asyncio.to_thread(lambda: self.add([json.dumps(entry) for entry in entries]))
-
-    async def load(self, _key: object) -> list[Any]:
-        """Return all entries."""
-        return await asyncio.to_thread(lambda: [json.loads(data) for data in self.read()])
-
-
-def _message_rows(rows: Rows) -> Any:
-    """Return a store of pydantic-ai that has a row for each message, and for each record."""
-    base, adapt = imported("pydantic_ai.conversation_store"), imported("pydantic").TypeAdapter
-    entry, record = adapt(base.ConversationEntry), adapt(base.ConversationRecord)
-
-    async def write_record(_store: Any, new: Any, *, new_entries: Any = (), **_: Any) -> None:
-        await asyncio.to_thread(lambda: rows.add([*map(entry.dump_json, new_entries), record.dump_json(new)]))
-
-    async def read_record(_store: Any, _id: str) -> Any:
-        found = await asyncio.to_thread(rows.read, "ORDER BY id DESC LIMIT 1")
-        return record.validate_json(found[0]) if found else None
-
-    async def read_history(_store: Any, _head: Any, **_: Any) -> list[Any]:
-        found = await asyncio.to_thread(rows.read)
-        return [entry.validate_json(data) for data in found if data.startswith(b'{"id"')]
-
-    methods = {"write_record": write_record, "read_record": read_record, "read_history": read_history}
-    made: Any = type("RowStore", (base.ConversationStore,), methods)
-    made.__abstractmethods__ = frozenset()
-    return made()
-
-
-def _ours(module: str, name: str, make: Callable[[Any], Made], directory: Path) -> AdapterChat:
+def _ours(module: str, name: str, make: Callable[[Any], Made], directory: Path) -> Any:
     store = eventlog.open(directory)
-    return AdapterChat(make, getattr(imported(f"eventlog.adapters.{module}"), name)(store), store.close)
+    return _chat(make(getattr(imported(f"eventlog.adapters.{module}"), name)(store)), store.close)
 
 
-def _theirs(store: Callable[[Rows], Any], make: Callable[[Any], Made], directory: Path) -> AdapterChat:
+def _theirs(store: Callable[[Rows], Any], make: Callable[[Any], Made], directory: Path) -> Any:
     rows = Rows(directory)
-    return AdapterChat(make, store(rows), rows.connection.close)
+    return _chat(make(store(rows)), rows.connection.close)
 
 
-def _sqlite_items(directory: Path) -> AdapterChat:
+def _sqlite_items(directory: Path) -> Any:
     directory.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(directory / "items.db", isolation_level=None, check_same_thread=False)
     items: Any = imported("langgraph.store.sqlite").SqliteStore(connection)
     items.setup()
-    return AdapterChat(_items, items, connection.close)
+    return _chat(_items(items), connection.close)
 
 
 _STORE = partial(_ours, "langgraph", "EverdeltaStore", _items)
@@ -178,7 +121,7 @@ SIDES: dict[str, dict[str, Callable[[Path], Any]]] = {
     "LangGraph, SqliteStore": {"ours": _STORE, "theirs": _sqlite_items},
     "OpenAI Agents, SQLiteSession": {"ours": openai_agents.ours, "theirs": openai_agents.theirs},
     "ADK, DatabaseSessionService": {"ours": google_adk.ours, "theirs": google_adk.theirs},
-    "pydantic-ai, rows": {"ours": _CONVERSATIONS, "theirs": partial(_theirs, _message_rows, _messages)},
+    "pydantic-ai, rows": {"ours": _CONVERSATIONS, "theirs": partial(_theirs, message_rows, _messages)},
     "Claude Agent SDK, rows": {"ours": _TRANSCRIPTS, "theirs": partial(_theirs, lambda rows: rows, _entries)},
 }
 

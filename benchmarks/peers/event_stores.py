@@ -1,7 +1,6 @@
 """The SQLite recorder of `eventsourcing`: three events of JSON in one append for a turn.
 
-It opens its connections itself, in WAL mode at SQLite's default, `synchronous=FULL`: every append
-is durable, and there is no other choice. A streamed answer has one event for each delta.
+It opens its connections itself, in WAL mode at SQLite's default, `synchronous=FULL`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Google ADK's `DatabaseSessionService` on SQLite, and `EverdeltaSessionService`.
 
-The service leaves SQLite's defaults, a rollback journal and `synchronous=FULL`: every event is
-durable, and there is no other choice. Seeding uses the same calls, event by event, because there is
-no other way in.
+The service leaves SQLite's defaults, a rollback journal and `synchronous=FULL`.
 """
 
 from __future__ import annotations

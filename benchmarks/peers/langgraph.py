@@ -1,8 +1,7 @@
 """LangGraph's `SqliteSaver`, and `EverdeltaSaver` in its place.
 
 A turn is one `put` of a checkpoint that has all messages, with the writes that made it: no graph
-runs around it. The database is in WAL mode at SQLite's default, `synchronous=FULL`. Seeding puts a
-checkpoint for each turn, as real runs do.
+runs around it. The database is in WAL mode at SQLite's default, `synchronous=FULL`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ Messages are rows. Streams store their deltas in one of two ways:
   in one transaction.
 * `deltas`: a row for each delta; nothing is rewritten.
 
-Each transaction at FULL survives power loss. At NORMAL none does, until one at FULL follows: a
-stream ends with one.
+Each transaction at FULL survives power loss, at NORMAL once one at FULL follows, as at a stream's end.
 """
 
 from __future__ import annotations

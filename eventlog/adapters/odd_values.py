@@ -74,6 +74,8 @@ def told(value: Any) -> tuple[Any, str]:
 
 def value_of(record: Any) -> Any:
     """Return the value of a record."""
+    if type(record) is not dict or len(record) != len(_KEYS):  # as nearly all are
+        return record
     return unpack(record["packed"]) if _is_packed(record) else record
 
 

@@ -2,10 +2,9 @@
 
     python -m benchmarks.adapters [--turns N] [--rounds N] [NAME …]
 
-LangGraph, OpenAI Agents and ADK have stores on SQLite. The others stand beside rows of JSON, each
-flushed by itself, in a store as the framework wants one. A side writes in a process of its own, and
-loads in a fresh one; opening the store counts, importing the framework does not. Sides take turns,
-and ratios are those of medians.
+LangGraph, OpenAI Agents and ADK have stores on SQLite; the others stand beside rows of JSON, each
+flushed by itself. A side writes in one process and loads in a fresh one; opening the store counts,
+importing the framework does not. Sides take turns, and ratios are those of medians.
 """
 
 from __future__ import annotations
@@ -151,8 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print a table."""
     parser = ArgumentParser(prog="python -m benchmarks.adapters", description="Processor time of adapters.")
     parser.add_argument("names", nargs="*", help="frameworks, by the beginning of their names")
-    parser.add_argument("--turns", type=int, default=1_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    for option, usual in (("--turns", 1_000), ("--rounds", 3)):
+        parser.add_argument(option, type=int, default=usual)
     options = parser.parse_args(arguments)
     chosen = tuple(map(str.lower, options.names)) or ("",)
     print("| framework, its store | a turn, CPU ms | ratio | cold load, CPU ms | ratio |\n|---|---|---|---|---|")

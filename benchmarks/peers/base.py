@@ -31,10 +31,7 @@ class Chat(Protocol):
         ...
 
     def load(self) -> int:
-        """Read the whole conversation into the peer's own objects.
-
-        Returns the number of messages or records.
-        """
+        """Read all into the peer's own objects; return the number of messages or records."""
         ...
 
     def close(self) -> None:
@@ -72,10 +69,7 @@ class Peer(NamedTuple):
     note: str = ""
     """Explanation of its figures: additional work, or work left out."""
     quick: int | None = None
-    """Messages beyond which a turn, loading or filling takes minutes.
-
-    None if there is no such number.
-    """
+    """Messages beyond which a turn, loading or filling takes minutes; None for no such number."""
 
 
 def imported(name: str) -> Any:

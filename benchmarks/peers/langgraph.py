@@ -27,7 +27,6 @@ class SaverChat:
     def __init__(self, saver: Any, close: Callable[[], None]) -> None:
         self._saver = saver
         self.close = close
-        """Closes what the saver has open."""
         self._messages: Any = imported("langchain_core.messages")
         self._empty: Any = imported("langgraph.checkpoint.base").empty_checkpoint
         self._config: Any = _CONFIG

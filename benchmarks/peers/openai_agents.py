@@ -1,7 +1,6 @@
 """Sessions of OpenAI Agents: its `SQLiteSession`, and `EverdeltaSession`.
 
-`SQLiteSession` has a row of JSON for each item, in WAL mode. It opens its connections itself and
-leaves SQLite's default, `synchronous=FULL`. Every `add_items` of either is durable.
+`SQLiteSession` has a row of JSON for each item, in WAL mode at the default `synchronous=FULL`.
 """
 
 from __future__ import annotations

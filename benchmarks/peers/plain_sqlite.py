@@ -6,7 +6,7 @@ Messages are rows. Streams store their deltas in one of two ways:
   in one transaction.
 * `deltas`: a row for each delta; nothing is rewritten.
 
-Each transaction at FULL survives power loss, at NORMAL once one at FULL follows, as at a stream's end.
+A transaction at FULL survives power loss; at NORMAL once one at FULL follows, which ends a stream.
 """
 
 from __future__ import annotations

@@ -44,7 +44,11 @@ Made = tuple[Callable[[Turn, str], object], Callable[[], Any]]
 def _chat(made: Made, close: Callable[[], None]) -> Any:
     """Return a conversation that has the methods of a peer's."""
     numbers = count(1)
-    return SimpleNamespace(turn=lambda turn: made[0](turn, f"call_{next(numbers)}"), load=made[1], close=close)
+
+    def take(turn: Turn) -> None:
+        made[0](turn, f"call_{next(numbers)}")
+
+    return SimpleNamespace(turn=take, load=made[1], close=close)
 
 
 def _items(store: Any) -> Made:

@@ -6,12 +6,12 @@ The service leaves SQLite's defaults, a rollback journal and `synchronous=FULL`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import eventlog
-from benchmarks.peers.base import Peer, imported
+from benchmarks.peers.base import Chat, Peer, imported
 from benchmarks.workloads import Turn
 
 __all__ = ["PEERS", "ours", "theirs"]
@@ -19,7 +19,7 @@ __all__ = ["PEERS", "ours", "theirs"]
 _NAMES = {"app_name": "benchmark", "user_id": "user", "session_id": "s"}
 
 
-class AdkChat:
+class AdkChat(Chat):
     """One session; a turn is a user event, an answer with a call, and its result."""
 
     def __init__(self, service: Any, close: Callable[[], None] | None = None) -> None:
@@ -29,11 +29,6 @@ class AdkChat:
         self._service = service
         self._close = close
         self._session: Any = None
-
-    def seed(self, work: Sequence[Turn]) -> None:
-        """Append event by event."""
-        for turn in work:
-            self.turn(turn)
 
     def turn(self, turn: Turn) -> None:
         """Append three durable events."""

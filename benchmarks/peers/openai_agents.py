@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import eventlog
-from benchmarks.peers.base import Peer, imported
+from benchmarks.peers.base import Chat, Peer, imported
 from benchmarks.workloads import Turn
 
 __all__ = ["PEERS", "ours", "theirs"]
 
 
-class AgentsChat:
+class AgentsChat(Chat):
     """One session; its coroutines run in an event loop that stays open."""
 
     def __init__(self, session: Any, close: Callable[[], None]) -> None:
@@ -27,11 +27,6 @@ class AgentsChat:
         self._session = session
         self._close = close
         self._numbers = count(1)
-
-    def seed(self, work: Sequence[Turn]) -> None:
-        """Add the items turn by turn, as a program does."""
-        for turn in work:
-            self.turn(turn)
 
     def turn(self, turn: Turn) -> None:
         """Add the items of a turn in one call."""

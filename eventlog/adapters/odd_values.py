@@ -12,7 +12,6 @@ from math import isfinite
 from typing import Any, Protocol, cast
 
 from eventlog.errors import CallError
-from eventlog.importers.common.json_lines import is_object
 from eventlog.records.json_value import require_value
 from eventlog.validation import a_kind
 
@@ -74,8 +73,6 @@ def told(value: Any) -> tuple[Any, str]:
 
 def value_of(record: Any) -> Any:
     """Return the value of a record."""
-    if type(record) is not dict or len(record) != len(_KEYS):  # as nearly all are
-        return record
     return unpack(record["packed"]) if _is_packed(record) else record
 
 
@@ -85,7 +82,7 @@ def shown_in(record: Any) -> Any:
 
 
 def _is_packed(record: Any) -> bool:
-    return is_object(record) and record.keys() == _KEYS
+    return isinstance(record, dict) and len(cast("dict[str, Any]", record)) == len(_KEYS) and record.keys() == _KEYS
 
 
 # -- what is shown ---------------------------------------------------------------------------------

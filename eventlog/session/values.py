@@ -23,6 +23,7 @@ from eventlog.codec.large_texts import to_content, to_data
 from eventlog.errors import CallError, ConflictError, DamagedError
 from eventlog.errors.base import brief
 from eventlog.history.ancestry import commits_with
+from eventlog.history.catalog import entry_of
 from eventlog.history.effective_history import END
 from eventlog.history.value_index import ValueIndex
 from eventlog.ids import check_key
@@ -214,11 +215,17 @@ class Values:
         return None
 
     def _was_freed(self, stream: StreamRange, found: Change, key: str) -> bool:
-        """Whether an inherited value, which its own session replaced, was freed before the fork."""
+        """Whether an inherited value, which its own session replaced, was freed before the fork.
+
+        What an erased session replaced it with is gone, too.
+        """
         if stream.last == END:
             return False
-        newest = self._index(stream).newest(key)
-        return newest is not None and newest.version != found.version and self._content(stream, found) is None
+        newest, head = self._index(stream).newest(key), self._executor.host.log.head(stream.session)
+        is_newest = newest is None or newest.version == found.version
+        if is_newest and not (head is not None and entry_of(head).erased):
+            return False
+        return self._content(stream, found) is None
 
     def _content(self, stream: StreamRange, change: Change) -> str | bytes | None:
         """Read a value; None if it was freed."""

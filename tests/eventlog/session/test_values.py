@@ -409,3 +409,20 @@ def test_a_value_whose_body_is_lost_is_an_error(store: Store, monkeypatch: pytes
         session.values.get("key")
     with pytest.raises(DamagedError):
         list(session.values.items())
+
+
+@pytest.mark.parametrize("keys", [None, True], ids=["plain", "encrypted"])
+def test_a_value_freed_before_a_fork_stays_away_once_its_parent_is_erased(tmp_path: Path, *, keys: bool | None) -> None:
+    """A fork of an early version has no freed value, also when nothing says what replaced it."""
+    with eventlog.open(tmp_path / "s", keys=keys) as store:
+        parent = store.create_session()
+        parent.values.put("kept", "1")
+        early = parent.values.put("a", "1")
+        parent.values.put("a", "2")
+        store.scrub()
+        fork = parent.fork(early)
+        for step in (lambda: None, lambda: store.erase(parent.id, forks="keep"), store.scrub):
+            step()
+            again = store.session(fork.id).values
+            assert ([found.key for found in again.items()], again.keys(), again.get("a")) == (["kept"], ["kept"], None)
+            assert again.revision("a") == 0

@@ -113,6 +113,7 @@ class Executor:
         if self.leases.held is not None:
             return None
         self.writer.flush()
+        self.writer.committed.loaded = False  # it would be far behind: the next reader begins at a checkpoint
         committed = CommittedState(self.host.log, self.id, self.host.checkpoint_events)
         return BulkAppender(committed, self.host.counted, self.require_no_owner, decoded=decoded)
 

@@ -34,6 +34,7 @@ from eventlog.importers.claude_code.records import (
     content_of,
     entries,
     is_claude_code,
+    is_document,
     is_message,
     is_root,
     kept_of,
@@ -41,8 +42,8 @@ from eventlog.importers.claude_code.records import (
 from eventlog.importers.claude_code.thread import AGENT_TOOLS, Thread
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.importer import (
+    GrowingImporter,
     ImportBatch,
-    RecordReader,
     Report,
     Skipped,
     bounded_id,
@@ -54,35 +55,10 @@ from eventlog.importers.common.record_index import RecordIndex
 from eventlog.streams.records import text_of
 from eventlog.values import Origin
 
-__all__ = ["ClaudeCode"]
+__all__ = ["CLAUDE_CODE"]
 
 NAME = "claude_code"
 PREAMBLE = 64
-
-
-class ClaudeCode:
-    """The importer."""
-
-    name = NAME
-
-    def detect(self, start: bytes, path: str) -> bool:
-        """Whether one of the first lines is a Claude Code record; the name is ignored."""
-        del path
-        return is_claude_code(start)
-
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
-        """Yield the file's events."""
-        reader = _Reader(path, report)
-        yield from reader.read(file)
-        report.skipped.extend(reader.unsettled())
-
-    def growing(self, start: bytes, path: str, report: Report) -> RecordReader | None:
-        """See `GrowingImporter`; a document of loglines does not grow."""
-        return (
-            None
-            if start[:1] == b"{" and (start[1:2] in b"\r\n" or b'"loglines"' in start[:64])
-            else _Reader(path, report)
-        )
 
 
 class _Reader:
@@ -397,3 +373,6 @@ class _FileMapping(ClaudeCodeMapping):
     def go_back(self, record: dict[str, Any], to: RecordBuilder) -> None:
         assert isinstance(to, _ThreadBuilder)
         self._reader.go_back(to.entry, record, to.conversation)
+
+
+CLAUDE_CODE = GrowingImporter(NAME, is_claude_code, _Reader, is_document)

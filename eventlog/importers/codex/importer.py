@@ -26,14 +26,7 @@ from eventlog.importers.codex.items import ALL_KINDS, Rollout, progress_of
 from eventlog.importers.codex.records import CodexRecord, entries, is_codex, parent_of, summary_of
 from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING
-from eventlog.importers.common.importer import (
-    ImportBatch,
-    RecordReader,
-    Report,
-    Skipped,
-    bounded_id,
-    path_identity,
-)
+from eventlog.importers.common.importer import GrowingImporter, ImportBatch, Report, Skipped, bounded_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.usage import added
@@ -43,7 +36,7 @@ from eventlog.streams.records import number_of, text_of
 from eventlog.streams.tokens import responses_usage
 from eventlog.values import MessageError, Origin, Reasoning, Text, Tokens, Usage
 
-__all__ = ["Codex"]
+__all__ = ["CODEX"]
 
 NAME = "codex"
 MAX_NOTE = 1024
@@ -60,28 +53,6 @@ ASIDE = frozenset(
 )  # fmt: skip
 """Known types of `event_msg` that add nothing to what the items have."""
 OUTER_ASIDE = frozenset({"world_state", "inter_agent_communication_metadata", "state", "repeated"})
-
-
-class Codex:
-    """The importer."""
-
-    name = NAME
-
-    def detect(self, start: bytes, path: str) -> bool:
-        """Whether one of the first lines is a record of Codex."""
-        del path
-        return is_codex(start)
-
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
-        """Yield the file's events."""
-        reader = _FileReader(path, report)
-        yield from reader.read(file)
-        report.skipped.extend(reader.unsettled())
-
-    def growing(self, start: bytes, path: str, report: Report) -> RecordReader:
-        """See `GrowingImporter`."""
-        del start
-        return _FileReader(path, report)
 
 
 class _FileReader:
@@ -360,3 +331,6 @@ def _error(fields: dict[str, Any]) -> MessageError:
     name = next((name for name in names if isinstance(name, str) and name), "api")
     words = [fields.get(key) for key in ("message", "text")]
     return MessageError(name, next((text for text in words if isinstance(text, str)), ""), dump(fields))
+
+
+CODEX = GrowingImporter(NAME, is_codex, _FileReader)

@@ -8,20 +8,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeGuard
+from typing import Any, BinaryIO, NamedTuple, Self, TypeGuard
 
 import msgspec
 
 from eventlog.validation import MAX_DEPTH, is_deep
-
-if TYPE_CHECKING:
-    from eventlog.importers.common.importer import Report
 
 __all__ = [
     "ARRAY",
     "MAX_DEPTH",
     "MAX_LINE",
     "OBJECT",
+    "START",
     "DamagedLineError",
     "Line",
     "LineNumber",
@@ -34,7 +32,6 @@ __all__ = [
     "milliseconds",
     "parse",
     "read_beginning",
-    "sound",
     "title_of",
 ]
 
@@ -139,18 +136,6 @@ def parse(data: bytes) -> tuple[Any, bool]:
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
         check_depth(value)
     return value, plain
-
-
-def sound(line: Line, report: Report) -> tuple[Any, bool] | None:
-    """Parse a line; a damaged line is reported and gives None."""
-    if line.data is None:
-        report.skip(line.number, "longer than 32 MiB")
-        return None
-    try:
-        return parse(line.data)
-    except DamagedLineError as error:
-        report.skip(line.number, str(error) if line.ended else f"incomplete last line ({error})")
-        return None
 
 
 def _parse_slowly(data: bytes) -> Any:

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from eventlog.errors import ImportFormatError
 from eventlog.importers.aider import AIDER
-from eventlog.importers.anthropic.blocks import PROVIDER as ANTHROPIC_PROVIDER
+from eventlog.importers.anthropic.content import PROVIDER as ANTHROPIC_PROVIDER
 from eventlog.importers.anthropic.messages import AnthropicMapping
 from eventlog.importers.chatgpt import CHATGPT
 from eventlog.importers.claude_code.importer import CLAUDE_CODE

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.history.catalog import SessionInfo
-from eventlog.importers.common.free_names import begin_free, taken_and_free
 from eventlog.importers.common.importer import ImportBatch, Report
-from eventlog.importers.common.target import Target
+from eventlog.importers.common.target import Target, begin_free, taken_and_free
 from eventlog.store import Store
 from eventlog.values import Origin
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventlog.importers.anthropic import blocks
-from eventlog.importers.anthropic.content import add_block, metadata_of, user_part
+from eventlog.importers.anthropic.content import PROVIDER, add_block, metadata_of, result_of, user_part
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation_parts import CallResult, UserPart
 from eventlog.importers.common.importer import own_id
@@ -64,7 +63,7 @@ def _user(to: RecordBuilder, message: dict[str, Any], content: list[Any], *, syn
 
 
 def _result(to: RecordBuilder, block: dict[str, Any]) -> None:
-    text, files = blocks.result_of(block.get("content"), to.batch)
+    text, files = result_of(block.get("content"), to.batch)
     name, failed = text_of(block.get("tool_use_id")), bool(block.get("is_error"))
     files = () if failed else files
     if not to.result(name, text, failed=failed, attachments=files) and not to.hold(
@@ -75,7 +74,7 @@ def _result(to: RecordBuilder, block: dict[str, Any]) -> None:
 
 def _assistant(to: RecordBuilder, message: dict[str, Any], content: list[Any]) -> None:
     name = model_name_of(message)
-    answer = to.answer(id=ids_of(message), model=Model(blocks.PROVIDER, name) if name else None)
+    answer = to.answer(id=ids_of(message), model=Model(PROVIDER, name) if name else None)
     for place, block in enumerate(content):
         part = own_id(answer.id, str(place))
         if isinstance(block, str):

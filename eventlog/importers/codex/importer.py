@@ -25,11 +25,10 @@ from eventlog.importers.codex.duplicates import ScreenEvent
 from eventlog.importers.codex.items import ALL_KINDS, Rollout, progress_of
 from eventlog.importers.codex.records import CodexRecord, entries, is_codex, parent_of, summary_of
 from eventlog.importers.common.conversation import Conversation
-from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING
+from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, added
 from eventlog.importers.common.importer import GrowingImporter, ImportBatch, Report, Skipped, bounded_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.record_index import RecordIndex
-from eventlog.importers.common.usage import added
 from eventlog.importers.openai import items
 from eventlog.streams.openai_responses import COMPACTIONS
 from eventlog.streams.records import number_of, text_of

@@ -14,18 +14,20 @@ import that comes between is a `ConflictError`; behind `finish`, what it appende
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from typing import TypeAlias
 
 from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
-from eventlog.errors import CallError, ConflictError
+from eventlog.errors import AlreadyExistsError, CallError, ConflictError, NotFoundError
 from eventlog.history.catalog import SessionInfo
 from eventlog.importers.common.candidate import BEGINNING, Candidate, Comparable, Place, subject_of
-from eventlog.importers.common.free_names import begin_free, taken_and_free
-from eventlog.importers.common.importer import Report
+from eventlog.importers.common.importer import Report, bounded_id
+from eventlog.session.session import Session
+from eventlog.session_store import begin_session
 from eventlog.store import Store
 
-__all__ = ["BATCH_EVENTS", "Target", "Timed"]
+__all__ = ["BATCH_EVENTS", "Target", "Timed", "begin_free", "taken_and_free"]
 
 BATCH_EVENTS = 1_000
 BATCH_BYTES = 4 * 1024 * 1024
@@ -237,3 +239,23 @@ class Target:
             self.candidates, self.chosen = [self.chosen], None
         for found in self.candidates:
             found.go_on()
+
+
+def taken_and_free(store: Store, wanted: str) -> tuple[list[SessionInfo], str]:
+    """Return the sessions that have the names of an imported one, and the first free name."""
+    taken: list[SessionInfo] = []
+    for number in count(1):
+        name = wanted if number == 1 else bounded_id(f"{wanted}~{number}")
+        try:
+            taken.append(store.info(name))
+        except NotFoundError:
+            return taken, name
+    raise AssertionError
+
+
+def begin_free(store: Store, first: ev.SessionStarted | ev.SessionForked, id: str, time: int) -> Session:
+    """Begin a session under a free name; `ConflictError` if another import has it now."""
+    try:
+        return begin_session(store, first, id=id, time=time)
+    except AlreadyExistsError:
+        raise ConflictError(id, 0, store.info(id).version) from None

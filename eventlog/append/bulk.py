@@ -37,7 +37,7 @@ class BulkAppender:
     def __init__(
         self, committed: CommittedState, metrics: Metrics, require_free: Callable[[], None], *, decoded: bool = True
     ) -> None:
-        """Begin behind the newest event; `decoded` events come from a decoder, and need no check of types."""
+        """Begin behind the newest event; the types of events that a decoder made need no check."""
         committed.load()
         self._decoded = decoded
         self._committed = committed

@@ -9,10 +9,10 @@ from eventlog.importers.common.conversation_parts import CallInput, CallResult, 
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.streams.anthropic import COMPACTION
-from eventlog.streams.records import text_of
+from eventlog.streams.records import metadata_of, text_of
 from eventlog.values import Attachment, File, Opaque, Text, Tool, target_of
 
-__all__ = ["PROVIDER", "add_block", "metadata_of", "result_of", "user_part"]
+__all__ = ["PROVIDER", "add_block", "result_of", "user_part"]
 
 PROVIDER = "anthropic"
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
@@ -81,11 +81,11 @@ def add_block(conversation: Conversation, time: int, line: int, part: str, block
     kind = text_of(block.get("type"))
     if kind == "thinking" and isinstance(block.get("thinking"), str):
         signature = text_of(block.get("signature"))
-        metadata = metadata_of("signature", signature) if signature else None
+        metadata = metadata_of(PROVIDER, signature=signature)
         conversation.reasoning(time, part, block["thinking"], metadata, signature)
         return True
     if kind == "redacted_thinking" and isinstance(block.get("data"), str):
-        conversation.reasoning(time, part, "", metadata_of("redactedData", block["data"]))
+        conversation.reasoning(time, part, "", metadata_of(PROVIDER, redactedData=block["data"]))
         return True
     answer = conversation.open
     assert answer is not None
@@ -111,8 +111,3 @@ def add_block(conversation: Conversation, time: int, line: int, part: str, block
     if conversation.result(time, call, result) is None:
         conversation.report.skip(line, "a result for a call that is not open")
     return True
-
-
-def metadata_of(name: str, value: object) -> str:
-    """Return a part's metadata: one member of Anthropic's."""
-    return dump({PROVIDER: {name: value}})

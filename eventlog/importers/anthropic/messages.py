@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventlog.importers.anthropic.content import PROVIDER, add_block, metadata_of, result_of, user_part
+from eventlog.importers.anthropic.content import PROVIDER, add_block, result_of, user_part
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation_parts import CallResult, UserPart
 from eventlog.importers.common.importer import own_id
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.importers.common.message_reader import ids_of, model_name_of, system_prompt
 from eventlog.streams.anthropic import reason_of
-from eventlog.streams.records import text_of
+from eventlog.streams.records import metadata_of, text_of
 from eventlog.streams.tokens import anthropic_usage
 from eventlog.values import Model
 
@@ -91,7 +91,6 @@ def _assistant(to: RecordBuilder, message: dict[str, Any], content: list[Any]) -
 
 def _block(to: RecordBuilder, part: str, block: dict[str, Any]) -> bool:
     if block.get("type") == "text" and isinstance(block.get("text"), str):
-        citations = block.get("citations")
-        to.text(block["text"], part=part, metadata=metadata_of("citations", citations) if citations else None)
+        to.text(block["text"], part=part, metadata=metadata_of(PROVIDER, citations=block.get("citations")))
         return True
     return add_block(to.conversation, to.time, to.number, part, block)

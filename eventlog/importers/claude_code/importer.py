@@ -219,7 +219,8 @@ class _Reader:
         builder = self.builder
         if builder is None or builder.conversation is not thread:
             builder = self.builder = _ThreadBuilder(thread, self)
-        builder.entry, builder.number, builder.time = entry, entry.line, self.time
+        builder.number, builder.time = entry.line, self.time
+        self.mapping.entry, self.mapping.thread = entry, thread
         self.mapping.read(record, builder)
         if node < thread.node <= 2:
             thread.linked = thread.linked or isinstance(parent, str)
@@ -311,8 +312,6 @@ class _ThreadBuilder(RecordBuilder):
 
     conversation: Thread
 
-    entry: ClaudeRecord
-
     def __init__(self, thread: Thread, reader: _Reader) -> None:
         super().__init__(thread)
         self._reader = reader
@@ -329,6 +328,9 @@ class _ThreadBuilder(RecordBuilder):
 class _FileMapping(ClaudeCodeMapping):
     """The mapping of the records of a file, which have lines and branches."""
 
+    entry: ClaudeRecord
+    thread: Thread
+
     def __init__(self, reader: _Reader) -> None:
         super().__init__(sidechain=True)  # the records of each are told apart already
         self._reader = reader
@@ -338,9 +340,8 @@ class _FileMapping(ClaudeCodeMapping):
         """Whether all has come that the record follows which is read."""
 
     def key(self, record: dict[str, Any], to: RecordBuilder) -> str:
-        del record
-        assert isinstance(to, _ThreadBuilder)
-        return to.entry.key
+        del record, to
+        return self.entry.key
 
     def part(self, key: str, place: int, to: RecordBuilder) -> str:
         del to
@@ -358,21 +359,21 @@ class _FileMapping(ClaudeCodeMapping):
         return self.over
 
     def kept(self, uuids: Sequence[str], to: RecordBuilder) -> tuple[str, ...]:
-        assert isinstance(to, _ThreadBuilder)
-        return self._reader.places.kept(uuids, to.conversation)
+        del to
+        return self._reader.places.kept(uuids, self.thread)
 
     def begin(self, record: dict[str, Any], to: RecordBuilder) -> None:
-        assert isinstance(to, _ThreadBuilder)
-        self._reader.advance(to.entry, record, to.conversation)
+        del to
+        self._reader.advance(self.entry, record, self.thread)
 
     def begin_node(self, message: str, to: RecordBuilder) -> None:
-        assert isinstance(to, _ThreadBuilder)
-        to.conversation.begin_node(message)
-        to.conversation.newest = {to.conversation.node}
+        del to
+        self.thread.begin_node(message)
+        self.thread.newest = {self.thread.node}
 
     def go_back(self, record: dict[str, Any], to: RecordBuilder) -> None:
-        assert isinstance(to, _ThreadBuilder)
-        self._reader.go_back(to.entry, record, to.conversation)
+        del to
+        self._reader.go_back(self.entry, record, self.thread)
 
 
 CLAUDE_CODE = GrowingImporter(NAME, is_claude_code, _Reader, is_document)

@@ -31,7 +31,7 @@ from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.openai import items
 from eventlog.streams.openai_responses import COMPACTIONS
-from eventlog.streams.records import number_of, text_of
+from eventlog.streams.records import metadata_of, number_of, text_of
 from eventlog.streams.tokens import responses_usage
 from eventlog.values import MessageError, Origin, Reasoning, Text, Tokens, Usage
 
@@ -297,7 +297,7 @@ class _Reader:
             secret = text_of(item.get("encrypted_content"))
             if text_of(item.get("type")) in COMPACTIONS and secret:
                 name = text_of(item.get("id"))
-                metadata = items.metadata({"itemId": name, "reasoningEncryptedContent": secret})
+                metadata = metadata_of(items.PROVIDER, itemId=name, reasoningEncryptedContent=secret)
                 kinds.append((Reasoning(metadata=metadata), secret, "born_secret"))
         said = self.conversation.summary(self.rollout.time, part, f"line-{line}:marker", f"line-{line}", kinds)
         if not said:

@@ -28,7 +28,7 @@ from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.openai import items
 from eventlog.importers.openai.calls import OutputItem, call_of, is_call, is_output, output_of
 from eventlog.streams.openai_responses import COMPACTION, COMPACTIONS
-from eventlog.streams.records import number_of, text_of
+from eventlog.streams.records import metadata_of, number_of, text_of
 from eventlog.values import Limits, Model, Opaque, Snapshot, Text, Todo, Tool, target_of
 
 __all__ = ["ALL_KINDS", "Rollout", "progress_of"]
@@ -199,7 +199,7 @@ class Rollout:
 
     def _assistant_message(self, line: int, item: dict[str, Any], content: object) -> None:
         phase, name = text_of(item.get("phase")), text_of(item.get("id"))
-        metadata = items.metadata({"itemId": name, "phase": phase})
+        metadata = metadata_of(items.PROVIDER, itemId=name, phase=phase)
         self.answer(line, item)
         blocks: list[Any] = content if is_array(content) else [content]
         for number, block in enumerate(blocks):
@@ -226,7 +226,7 @@ class Rollout:
             self.answer(line)
         for number, text in enumerate(told):
             last = number == len(told) - 1
-            metadata = items.metadata({"itemId": name, "reasoningEncryptedContent": secret if last else ""})
+            metadata = metadata_of(items.PROVIDER, itemId=name, reasoningEncryptedContent=secret if last else "")
             self.conversation.reasoning(
                 self.time, f"line-{line}:{number}", text, metadata, secret=secret if last else ""
             )

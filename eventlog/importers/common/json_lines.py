@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple, Self, TypeGuard
 
 import msgspec
 
+from eventlog.streams.records import dump as encoded
 from eventlog.validation import MAX_DEPTH, is_deep
 
 __all__ = [
@@ -51,7 +52,6 @@ TITLE = 80
 
 _BOM = b"\xef\xbb\xbf"
 _DECODER = msgspec.json.Decoder()
-_ENCODER = msgspec.json.Encoder()
 
 
 class DamagedLineError(ValueError):
@@ -163,12 +163,7 @@ def check_depth(value: Any) -> None:
 
 def dump(value: Any, *, plain: bool = True) -> str:
     """Return compact JSON text that parses to an equal value; `plain` as `parse` returned it."""
-    if plain:
-        try:
-            return _ENCODER.encode(value).decode()
-        except UnicodeEncodeError:
-            pass
-    return json.dumps(value, separators=(",", ":"))
+    return encoded(value) if plain else json.dumps(value, separators=(",", ":"))
 
 
 def milliseconds(stamp: object) -> int | None:

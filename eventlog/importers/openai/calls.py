@@ -8,7 +8,7 @@ from eventlog.importers.common.conversation_parts import CallInput
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.openai import items
-from eventlog.streams.records import text_of
+from eventlog.streams.records import metadata_of, text_of
 from eventlog.values import Attachment, Json
 
 __all__ = ["CallItem", "OutputItem", "call_of", "is_call", "is_output", "output_of"]
@@ -79,11 +79,11 @@ def call_of(item: dict[str, Any], fallback: str) -> CallItem:
         given = next(({name: item[name]} for name in ("code", "queries") if item.get(name) is not None), None)
     if is_object(function) and not tool:
         tool = text_of(function.get("name"))
-    fields = {"itemId": text_of(item.get("id")), "namespace": text_of(item.get("namespace"))}
+    about = metadata_of(items.PROVIDER, itemId=text_of(item.get("id")), namespace=text_of(item.get("namespace")))
     environment = item.get("environment")
     hosted = is_object(environment) and text_of(environment.get("type")).startswith("container")
     provider = kind in _PROVIDERS or item.get("execution") == "server" or (kind == "shell_call" and hosted)
-    return CallItem(_id_of(item) or fallback, tool, items.call_input(given), provider, items.metadata(fields))
+    return CallItem(_id_of(item) or fallback, tool, items.call_input(given), provider, about)
 
 
 def output_of(item: dict[str, Any], batch: ImportBatch) -> OutputItem | None:

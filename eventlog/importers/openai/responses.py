@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from eventlog.importers.common.builder import RecordBuilder
-from eventlog.importers.common.json_lines import is_array, is_object
+from eventlog.importers.common.json_lines import is_object
 from eventlog.importers.common.message_reader import system_prompt
 from eventlog.importers.openai import items
 from eventlog.importers.openai.calls import call_of, is_call, is_output, output_of
-from eventlog.streams.records import text_of
+from eventlog.importers.openai.messages import tell_blocks, tell_user
+from eventlog.streams.records import metadata_of, text_of
 
 __all__ = ["OpenAIResponsesMapping"]
 
@@ -50,28 +51,15 @@ def _message(to: RecordBuilder, item: dict[str, Any]) -> None:
     name = text_of(item.get("id"))
     if role == "assistant":
         _begin(to, name)
-        metadata = items.metadata({"itemId": name, "phase": text_of(item.get("phase"))})
-        blocks: list[Any] = content if is_array(content) else [content]
-        for block in blocks:
-            texts = items.texts_of([block])
-            found = None if texts or not is_object(block) else items.file_of(block, to.batch)
-            if texts:
-                to.text(texts[0], metadata=metadata)
-            elif found is not None:
-                to.file(*found)
-            else:
-                to.skip("a content block of an assistant message is of an unknown type")
+        metadata = metadata_of(items.PROVIDER, itemId=name, phase=text_of(item.get("phase")))
+        tell_blocks(to, content, metadata)
         answer = to.conversation.open
         if answer is not None and not answer.calls and text_of(item.get("status")) in {"", "completed"}:
             answer.reason = "stop"
     elif role == "system" and to.leading:
         system_prompt(to, content)
     elif role in {"user", "system", "developer"}:
-        synthetic = role != "user"
-        said, strange = items.user_parts(content, to.batch, synthetic=synthetic)
-        if strange:
-            to.skip(f"{strange} blocks of a {role} message that are neither text nor a file")
-        to.user(said, id=name, agent=role if synthetic else "", synthetic=synthetic)
+        tell_user(to, item, role)
     else:
         to.skip("a message of an unknown role")
 
@@ -93,7 +81,8 @@ def _reasoning(to: RecordBuilder, item: dict[str, Any]) -> None:
         _begin(to)
     for number, text in enumerate(texts, 1):
         own = secret if number == len(texts) else ""
-        to.reasoning(text, metadata=items.metadata({"itemId": name, "reasoningEncryptedContent": own}), secret=own)
+        about = metadata_of(items.PROVIDER, itemId=name, reasoningEncryptedContent=own)
+        to.reasoning(text, metadata=about, secret=own)
 
 
 def _call(to: RecordBuilder, item: dict[str, Any]) -> None:

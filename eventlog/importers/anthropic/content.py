@@ -1,4 +1,4 @@
-"""Content blocks of Anthropic's messages as parts of a conversation, and as results of tools."""
+"""Content blocks of Anthropic's messages as parts of a conversation, or of a result."""
 
 from __future__ import annotations
 

@@ -350,9 +350,9 @@ def _result(key: str, block: dict[str, Any], extra: Any, to: RecordBuilder) -> N
     conversation, name = to.conversation, text_of(block.get("tool_use_id"))
     text, files = result_of(block.get("content"), to.batch)
     fields: dict[str, Any] = extra if isinstance(extra, OBJECT) else {}
-    metadata = dump(fields) if fields else None
-    if metadata is not None and len(metadata) > MAX_INLINE:
-        metadata = None
+    is_long = any(isinstance(value, str) and len(value) > MAX_INLINE for value in fields.values())
+    whole = dump(fields) if fields and not is_long else ""
+    metadata = whole if 0 < len(whole) <= MAX_INLINE else None
     failed = bool(block.get("is_error"))
     interrupted = failed and (fields.get("interrupted") is True or text.startswith(INTERRUPT))
     note = ResultNote(key, fields.get("newTodos", _NO_TODOS))

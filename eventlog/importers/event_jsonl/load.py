@@ -65,7 +65,7 @@ def _take(store: Store, batches: Iterable[ImportBatch], report: Report, targets:
 
 
 def _begun(store: Store, batch: JsonlAppend, targets: dict[str, Target], report: Report) -> Target:
-    """Return the target that a session's first append begins; its fork has its parent's id here."""
+    """Return the target that begins with this append; a fork gets its parent's id here."""
     time, event = batch.items[0]
     place = BEGINNING
     if isinstance(event, ev.SessionForked):

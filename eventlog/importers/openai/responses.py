@@ -94,7 +94,7 @@ def _call(to: RecordBuilder, item: dict[str, Any]) -> None:
 
 
 def _result(to: RecordBuilder, call: str, item: dict[str, Any]) -> bool:
-    """Add the result that an item has, an output or a call; False for an output of no open call."""
+    """Add the result in an item, if it has one; False if no call waits for it."""
     output = output_of(item, to.batch)
     if output is None:
         return True

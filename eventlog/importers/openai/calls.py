@@ -87,7 +87,7 @@ def call_of(item: dict[str, Any], fallback: str) -> CallItem:
 
 
 def output_of(item: dict[str, Any], batch: ImportBatch) -> OutputItem | None:
-    """Return the result in an output, or in a call that the provider ran; None for another item."""
+    """Return the result in an output, or in a call that the provider ran, else None."""
     kind, call = text_of(item.get("type")), text_of(item.get("call_id"))
     if kind in _PROVIDERS or not is_output(item):
         return _provided(kind, item, batch) if kind in _PROVIDERS else None

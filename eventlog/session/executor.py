@@ -113,7 +113,9 @@ class Executor:
         if self.leases.held is not None:
             return None
         self.writer.flush()
-        self.writer.committed.loaded = False  # it would be far behind: the next reader begins at a checkpoint
+        with self.writer.lock:
+            if not self.writer.queue.sent and not self.writer.queue.commands:
+                self.writer.committed.loaded = False  # it would be far behind: who asks begins at a checkpoint
         committed = CommittedState(self.host.log, self.id, self.host.checkpoint_events)
         return BulkAppender(committed, self.host.counted, self.require_no_owner, decoded=decoded)
 

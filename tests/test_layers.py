@@ -42,7 +42,7 @@ LAYERS: dict[str, str] = {
     "eventlog.append": "metrics delta_buffer backoff lease_claim command | pending gate | accepted_commands | queue | state_reader | writer bulk | transaction pipeline flusher own_appends",
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized streams receipts folders
-        | candidate aider chatgpt claude_code cline codex gemini pi role_list watched_files | reconcile formats | one_file | growing_file
+        | aider chatgpt claude_code cline codex gemini pi role_list watched_files | reconcile formats | one_file | growing_file
         | followed_files | __init__
     """,
     "eventlog.search": "spacing said file | hit query snippet rows | asked commit_rows sight | catch_up read | results | search",

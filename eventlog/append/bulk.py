@@ -34,8 +34,12 @@ MOST_BYTES = 2 << 20
 class BulkAppender:
     """Appends to one session, with a state of its own.  For one thread, and without the lease."""
 
-    def __init__(self, committed: CommittedState, metrics: Metrics, require_free: Callable[[], None]) -> None:
+    def __init__(
+        self, committed: CommittedState, metrics: Metrics, require_free: Callable[[], None], *, decoded: bool = True
+    ) -> None:
+        """Begin behind the newest event; the types of events that a decoder made need no check."""
         committed.load()
+        self._decoded = decoded
         self._committed = committed
         self._metrics = metrics
         self._require_free = require_free
@@ -53,7 +57,7 @@ class BulkAppender:
     def append(
         self, items: Sequence[tuple[int, ev.Event]], bodies: Mapping[bytes, bytes], request: str | None = None
     ) -> None:
-        """Append decoded events, each with its time; `wait` says when they are durable.
+        """Append events, each with its time; `wait` says when they are durable.
 
         Raises, and appends none, if the state does not allow all of them.
         """
@@ -64,7 +68,7 @@ class BulkAppender:
         digest = b"" if request is None else content_digest(items)
         seen, visible = state.version, state.visible
         terms = Terms(request, digest, seen)
-        decided = decide(state, items, decoded=True)
+        decided = decide(state, items, decoded=self._decoded)
         messages = state.visible - visible
         pending = PendingAppend([Command(decided, bodies, 0, weight, terms=terms, messages=messages)])
         try:

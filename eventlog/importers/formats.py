@@ -7,12 +7,12 @@ from typing import BinaryIO
 
 from eventlog.errors import ImportFormatError
 from eventlog.importers.aider import AIDER
-from eventlog.importers.anthropic.blocks import PROVIDER as ANTHROPIC_PROVIDER
+from eventlog.importers.anthropic.content import PROVIDER as ANTHROPIC_PROVIDER
 from eventlog.importers.anthropic.messages import AnthropicMapping
 from eventlog.importers.chatgpt import CHATGPT
-from eventlog.importers.claude_code.importer import ClaudeCode
+from eventlog.importers.claude_code.importer import CLAUDE_CODE
 from eventlog.importers.cline import CLINE
-from eventlog.importers.codex.importer import Codex
+from eventlog.importers.codex.importer import CODEX
 from eventlog.importers.common.importer import Importer
 from eventlog.importers.common.message_reader import MessageList
 from eventlog.importers.common.message_shapes import ANTHROPIC, OPENAI, family_of
@@ -38,8 +38,8 @@ _IMPORTERS: tuple[Importer, ...] = (
     OpenCodeDatabase(),
     OpenCodeStorage(),
     QWEN_CODE,
-    ClaudeCode(),
-    Codex(),
+    CLAUDE_CODE,
+    CODEX,
     *(StreamImporter(name) for name in STREAMS),
     RESPONSES_BODIES,
     MessageList(ANTHROPIC, ANTHROPIC_PROVIDER, AnthropicMapping()),

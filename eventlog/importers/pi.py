@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
-from eventlog.importers.anthropic.content import metadata_of as anthropic_metadata
+from eventlog.importers.anthropic.content import PROVIDER as ANTHROPIC
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, CallInput, CallResult, Kept, UserPart
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import DamagedLineError, dump, has_record, is_array, is_object, parse
 from eventlog.importers.common.message_lists import ListedConversation, line_conversations
 from eventlog.importers.common.message_reader import ConversationReader, RecordLists
-from eventlog.importers.openai.items import metadata as openai_metadata
-from eventlog.streams.records import number_of, object_of, objects_of, text_of
+from eventlog.importers.openai.items import PROVIDER as OPENAI
+from eventlog.streams.records import metadata_of, number_of, object_of, objects_of, text_of
 from eventlog.streams.tokens import price_of
 from eventlog.values import Attachment, File, MessageError, Model, Text, Tokens, Usage
 
@@ -124,7 +124,7 @@ def _answer(to: RecordBuilder, message: dict[str, Any], name: str) -> None:
 def _thinking(to: RecordBuilder, block: dict[str, Any], api: str) -> None:
     signature = text_of(block.get("thinkingSignature"))
     if signature and api.startswith("anthropic"):
-        to.reasoning(block["thinking"], metadata=anthropic_metadata("signature", signature), secret=signature)
+        to.reasoning(block["thinking"], metadata=metadata_of(ANTHROPIC, signature=signature), secret=signature)
         return
     item: object = None
     if signature.startswith("{") and api.startswith("openai"):
@@ -134,7 +134,7 @@ def _thinking(to: RecordBuilder, block: dict[str, Any], api: str) -> None:
             item = None
     found = object_of(item)
     secret, name = text_of(found.get("encrypted_content")), text_of(found.get("id"))
-    to.reasoning(block["thinking"], metadata=openai_metadata({"itemId": name, "reasoningEncryptedContent": secret}))
+    to.reasoning(block["thinking"], metadata=metadata_of(OPENAI, itemId=name, reasoningEncryptedContent=secret))
 
 
 def _call(to: RecordBuilder, block: dict[str, Any], fallback: str) -> None:

@@ -104,14 +104,20 @@ class Executor:
         with suppress(EventlogError):  # the events are in; the next reader replays as much
             import_module("projections.view.kept_view").leave_checkpoint(self.reader, self.host)
 
-    def bulk(self) -> BulkAppender | None:
-        """Return what appends decoded events in a row; None while this handle holds the lease."""
+    def bulk(self, *, decoded: bool = True) -> BulkAppender | None:
+        """Return what appends events in a row; None while this handle holds the lease.
+
+        The types of their fields are checked unless a decoder made them (`decoded`).
+        """
         self.host.require_open(writing=True)
         if self.leases.held is not None:
             return None
         self.writer.flush()
+        with self.writer.lock:
+            if not self.writer.queue.sent and not self.writer.queue.commands:
+                self.writer.committed.loaded = False  # it would be far behind: who asks begins at a checkpoint
         committed = CommittedState(self.host.log, self.id, self.host.checkpoint_events)
-        return BulkAppender(committed, self.host.counted, self.require_no_owner)
+        return BulkAppender(committed, self.host.counted, self.require_no_owner, decoded=decoded)
 
     def interrupt_requested(self, asked: str | None = None) -> bool:
         """Whether any process asked for a stop since this user message was added.

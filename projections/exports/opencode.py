@@ -24,8 +24,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.importers.opencode.emit import Timed, export_of
 from eventlog.importers.opencode.messages import problem_of
-from eventlog.importers.opencode.value_records import tokens_record
-from eventlog.importers.opencode.values import Record
+from eventlog.importers.opencode.values import Record, tokens_record
 from eventlog.session.session import Session
 from eventlog.values import Origin
 from projections.exports.opencode_ids import rename, session_id

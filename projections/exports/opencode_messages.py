@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.importers.common.json_lines import is_object
 from eventlog.importers.opencode.emit import Timed, message_of
-from eventlog.importers.opencode.value_records import model_record, tokens_record
-from eventlog.importers.opencode.values import ERRORS, Record
+from eventlog.importers.opencode.values import ERRORS, Record, model_record, tokens_record
 from eventlog.values import Model, Reasoning, Tokens
 from projections.view.part_rendering import REDACTED, Resolver
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from eventlog.adapters.langgraph.files import file_in
 from eventlog.adapters.signed import REFUSAL, signed
-from eventlog.importers.anthropic.content import add_block, metadata_of
+from eventlog.importers.anthropic.content import PROVIDER, add_block
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.importers.openai.calls import is_call
 from eventlog.importers.openai.items import call_input
 from eventlog.importers.openai.responses import OpenAIResponsesMapping
-from eventlog.importers.openai.responses_items import call_of
-from eventlog.streams.records import object_of, objects_of, text_of
+from eventlog.streams.records import metadata_of, object_of, objects_of, text_of
 
 __all__ = ["CALLS", "Answer"]
 
@@ -99,9 +99,9 @@ class Answer:
             to.text(text_of(block.get("refusal")), metadata=REFUSAL)
         elif isinstance(block.get("text"), str):
             citations = block.get("citations")
-            about = metadata_of("citations", citations) if citations else self._about(block)
+            about = metadata_of(PROVIDER, citations=citations) if citations else self._about(block)
             to.text(block["text"], metadata=about)
-        elif call_of(block) is not None:
+        elif is_call(block):
             _ITEMS.read(block, to)
         elif (file := file_in(block, to)) is not None:
             to.file(file)

@@ -1,22 +1,68 @@
-"""Content blocks of Anthropic's whole messages as parts of a conversation."""
+"""Content blocks of Anthropic's messages as parts of a conversation, or of a result."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from eventlog.importers.anthropic import blocks
 from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import CallInput, CallResult, UserPart
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.streams.anthropic import COMPACTION
-from eventlog.streams.records import text_of
-from eventlog.values import Opaque, Text, Tool, target_of
+from eventlog.streams.records import metadata_of, text_of
+from eventlog.values import Attachment, File, Opaque, Text, Tool, target_of
 
-__all__ = ["CALLS", "add_block", "metadata_of", "user_part"]
+__all__ = ["PROVIDER", "add_block", "result_of", "user_part"]
 
-CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+PROVIDER = "anthropic"
+_CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 """Types of blocks that are calls."""
+
+
+def file_of(block: dict[str, Any], batch: ImportBatch) -> tuple[File, str] | None:
+    """Return the file in an `image` or `document` block, and its data; None for other blocks.
+
+    The data is the text of the block that the file holds, or "" for a reference.
+    """
+    source, kind_of_block = block.get("source"), text_of(block.get("type"))
+    if kind_of_block not in {"image", "document"} or not is_object(source):
+        return None
+    title = block.get("title")
+    name = title if isinstance(title, str) else None
+    mime, data, url, file_id = (source.get(key) for key in ("media_type", "data", "url", "file_id"))
+    fallback = "image/*" if kind_of_block == "image" else "application/pdf"
+    kind = mime if isinstance(mime, str) else fallback
+    if source.get("type") == "base64" and isinstance(data, str):
+        return File(kind, batch.content(f"data:{kind};base64,{data}"), name), data
+    if source.get("type") == "text" and isinstance(data, str):
+        return File(kind, batch.content(f"data:{kind},{data}"), name), data
+    if isinstance(url, str):
+        return File(kind, batch.content(url), name), ""
+    if isinstance(file_id, str):
+        return File(kind, batch.content(f"file:{file_id}"), name), ""
+    return None
+
+
+def result_of(content: object, batch: ImportBatch) -> tuple[str, tuple[Attachment, ...]]:
+    """Return the text of a tool result, and its files."""
+    if isinstance(content, str):
+        return content, ()
+    if not is_array(content):
+        return "" if content is None else dump(content), ()
+    texts: list[str] = []
+    files: list[Attachment] = []
+    for block in content:
+        if isinstance(block, str):
+            texts.append(block)
+        elif is_object(block):
+            found = file_of(block, batch)
+            if found is not None:
+                files.append(Attachment(found[0].mime, found[0].url, found[0].filename))
+            elif isinstance(block.get("text"), str):
+                texts.append(block["text"])
+            else:
+                texts.append(dump(block))
+    return "\n".join(texts), tuple(files)
 
 
 def user_part(block: object, batch: ImportBatch, *, synthetic: bool, ignored: bool = False) -> UserPart | None:
@@ -26,7 +72,7 @@ def user_part(block: object, batch: ImportBatch, *, synthetic: bool, ignored: bo
         text = block.get("text")
     if isinstance(text, str):
         return UserPart(Text(batch.content(text), synthetic, ignored), text, "text")
-    found = blocks.file_of(block, batch) if is_object(block) else None
+    found = file_of(block, batch) if is_object(block) else None
     return None if found is None else UserPart(found[0], found[1], "file")
 
 
@@ -35,11 +81,11 @@ def add_block(conversation: Conversation, time: int, line: int, part: str, block
     kind = text_of(block.get("type"))
     if kind == "thinking" and isinstance(block.get("thinking"), str):
         signature = text_of(block.get("signature"))
-        metadata = metadata_of("signature", signature) if signature else None
+        metadata = metadata_of(PROVIDER, signature=signature)
         conversation.reasoning(time, part, block["thinking"], metadata, signature)
         return True
     if kind == "redacted_thinking" and isinstance(block.get("data"), str):
-        conversation.reasoning(time, part, "", metadata_of("redactedData", block["data"]))
+        conversation.reasoning(time, part, "", metadata_of(PROVIDER, redactedData=block["data"]))
         return True
     answer = conversation.open
     assert answer is not None
@@ -48,7 +94,7 @@ def add_block(conversation: Conversation, time: int, line: int, part: str, block
         opaque = Opaque(COMPACTION, content(dump(block)), target_of(answer.model), content(block["content"]))
         conversation.complete(time, part, opaque)
         return True
-    if kind in CALLS and isinstance(block.get("id"), str):
+    if kind in _CALLS and isinstance(block.get("id"), str):
         if block["id"] in answer.call_ids:
             conversation.report.skip(line, "a second call with the same id in one message")
             return True
@@ -57,14 +103,11 @@ def add_block(conversation: Conversation, time: int, line: int, part: str, block
         field = "input" if is_object(value) or is_array(value) else ""
         conversation.call(time, part, tool, CallInput("{}" if value is None else dump(value), value, field))
         return True
-    result = blocks.server_result(block)
-    if result is None:
+    call, found = block.get("tool_use_id"), block.get("content")
+    if not kind.endswith("tool_result") or not isinstance(call, str):
         return False
-    if conversation.result(time, result.call, CallResult(result.output, result.failed)) is None:
+    failed = bool(block.get("is_error")) or (is_object(found) and str(found.get("type", "")).endswith("_error"))
+    result = CallResult(found if isinstance(found, str) else dump(found), failed)
+    if conversation.result(time, call, result) is None:
         conversation.report.skip(line, "a result for a call that is not open")
     return True
-
-
-def metadata_of(name: str, value: object) -> str:
-    """Return a part's metadata: one member of Anthropic's."""
-    return dump({blocks.PROVIDER: {name: value}})

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventlog.importers.anthropic import blocks
-from eventlog.importers.anthropic.content import add_block, metadata_of, user_part
+from eventlog.importers.anthropic.content import PROVIDER, add_block, result_of, user_part
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation_parts import CallResult, UserPart
 from eventlog.importers.common.importer import own_id
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.importers.common.message_reader import ids_of, model_name_of, system_prompt
 from eventlog.streams.anthropic import reason_of
-from eventlog.streams.records import text_of
+from eventlog.streams.records import metadata_of, text_of
 from eventlog.streams.tokens import anthropic_usage
 from eventlog.values import Model
 
@@ -64,7 +63,7 @@ def _user(to: RecordBuilder, message: dict[str, Any], content: list[Any], *, syn
 
 
 def _result(to: RecordBuilder, block: dict[str, Any]) -> None:
-    text, files = blocks.result_of(block.get("content"), to.batch)
+    text, files = result_of(block.get("content"), to.batch)
     name, failed = text_of(block.get("tool_use_id")), bool(block.get("is_error"))
     files = () if failed else files
     if not to.result(name, text, failed=failed, attachments=files) and not to.hold(
@@ -75,7 +74,7 @@ def _result(to: RecordBuilder, block: dict[str, Any]) -> None:
 
 def _assistant(to: RecordBuilder, message: dict[str, Any], content: list[Any]) -> None:
     name = model_name_of(message)
-    answer = to.answer(id=ids_of(message), model=Model(blocks.PROVIDER, name) if name else None)
+    answer = to.answer(id=ids_of(message), model=Model(PROVIDER, name) if name else None)
     for place, block in enumerate(content):
         part = own_id(answer.id, str(place))
         if isinstance(block, str):
@@ -92,7 +91,6 @@ def _assistant(to: RecordBuilder, message: dict[str, Any], content: list[Any]) -
 
 def _block(to: RecordBuilder, part: str, block: dict[str, Any]) -> bool:
     if block.get("type") == "text" and isinstance(block.get("text"), str):
-        citations = block.get("citations")
-        to.text(block["text"], part=part, metadata=metadata_of("citations", citations) if citations else None)
+        to.text(block["text"], part=part, metadata=metadata_of(PROVIDER, citations=block.get("citations")))
         return True
     return add_block(to.conversation, to.time, to.number, part, block)

@@ -34,6 +34,7 @@ from eventlog.importers.claude_code.records import (
     content_of,
     entries,
     is_claude_code,
+    is_document,
     is_message,
     is_root,
     kept_of,
@@ -41,8 +42,8 @@ from eventlog.importers.claude_code.records import (
 from eventlog.importers.claude_code.thread import AGENT_TOOLS, Thread
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.importer import (
+    GrowingImporter,
     ImportBatch,
-    RecordReader,
     Report,
     Skipped,
     bounded_id,
@@ -54,35 +55,10 @@ from eventlog.importers.common.record_index import RecordIndex
 from eventlog.streams.records import text_of
 from eventlog.values import Origin
 
-__all__ = ["ClaudeCode"]
+__all__ = ["CLAUDE_CODE"]
 
 NAME = "claude_code"
 PREAMBLE = 64
-
-
-class ClaudeCode:
-    """The importer."""
-
-    name = NAME
-
-    def detect(self, start: bytes, path: str) -> bool:
-        """Whether one of the first lines is a Claude Code record; the name is ignored."""
-        del path
-        return is_claude_code(start)
-
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
-        """Yield the file's events."""
-        reader = _Reader(path, report)
-        yield from reader.read(file)
-        report.skipped.extend(reader.unsettled())
-
-    def growing(self, start: bytes, path: str, report: Report) -> RecordReader | None:
-        """See `GrowingImporter`; a document of loglines does not grow."""
-        return (
-            None
-            if start[:1] == b"{" and (start[1:2] in b"\r\n" or b'"loglines"' in start[:64])
-            else _Reader(path, report)
-        )
 
 
 class _Reader:
@@ -243,7 +219,8 @@ class _Reader:
         builder = self.builder
         if builder is None or builder.conversation is not thread:
             builder = self.builder = _ThreadBuilder(thread, self)
-        builder.entry, builder.number, builder.time = entry, entry.line, self.time
+        builder.number, builder.time = entry.line, self.time
+        self.mapping.entry, self.mapping.thread = entry, thread
         self.mapping.read(record, builder)
         if node < thread.node <= 2:
             thread.linked = thread.linked or isinstance(parent, str)
@@ -335,8 +312,6 @@ class _ThreadBuilder(RecordBuilder):
 
     conversation: Thread
 
-    entry: ClaudeRecord
-
     def __init__(self, thread: Thread, reader: _Reader) -> None:
         super().__init__(thread)
         self._reader = reader
@@ -353,6 +328,9 @@ class _ThreadBuilder(RecordBuilder):
 class _FileMapping(ClaudeCodeMapping):
     """The mapping of the records of a file, which have lines and branches."""
 
+    entry: ClaudeRecord
+    thread: Thread
+
     def __init__(self, reader: _Reader) -> None:
         super().__init__(sidechain=True)  # the records of each are told apart already
         self._reader = reader
@@ -362,9 +340,8 @@ class _FileMapping(ClaudeCodeMapping):
         """Whether all has come that the record follows which is read."""
 
     def key(self, record: dict[str, Any], to: RecordBuilder) -> str:
-        del record
-        assert isinstance(to, _ThreadBuilder)
-        return to.entry.key
+        del record, to
+        return self.entry.key
 
     def part(self, key: str, place: int, to: RecordBuilder) -> str:
         del to
@@ -382,18 +359,21 @@ class _FileMapping(ClaudeCodeMapping):
         return self.over
 
     def kept(self, uuids: Sequence[str], to: RecordBuilder) -> tuple[str, ...]:
-        assert isinstance(to, _ThreadBuilder)
-        return self._reader.places.kept(uuids, to.conversation)
+        del to
+        return self._reader.places.kept(uuids, self.thread)
 
     def begin(self, record: dict[str, Any], to: RecordBuilder) -> None:
-        assert isinstance(to, _ThreadBuilder)
-        self._reader.advance(to.entry, record, to.conversation)
+        del to
+        self._reader.advance(self.entry, record, self.thread)
 
     def begin_node(self, message: str, to: RecordBuilder) -> None:
-        assert isinstance(to, _ThreadBuilder)
-        to.conversation.begin_node(message)
-        to.conversation.newest = {to.conversation.node}
+        del to
+        self.thread.begin_node(message)
+        self.thread.newest = {self.thread.node}
 
     def go_back(self, record: dict[str, Any], to: RecordBuilder) -> None:
-        assert isinstance(to, _ThreadBuilder)
-        self._reader.go_back(to.entry, record, to.conversation)
+        del to
+        self._reader.go_back(self.entry, record, self.thread)
+
+
+CLAUDE_CODE = GrowingImporter(NAME, is_claude_code, _Reader, is_document)

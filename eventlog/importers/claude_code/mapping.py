@@ -18,8 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from eventlog import events as ev
-from eventlog.importers.anthropic import blocks
-from eventlog.importers.anthropic.content import add_block, user_part
+from eventlog.importers.anthropic.content import PROVIDER, add_block, result_of, user_part
 from eventlog.importers.claude_code.records import (
     ASIDE,
     CONVERSATION,
@@ -33,10 +32,18 @@ from eventlog.importers.claude_code.records import (
 )
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation import Conversation
-from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, CallResult, Kept, OpenAnswer, OpenCall
+from eventlog.importers.common.conversation_parts import (
+    ABORTED,
+    COVERS_NOTHING,
+    CallResult,
+    Kept,
+    OpenAnswer,
+    OpenCall,
+    UserPart,
+    added,
+)
 from eventlog.importers.common.importer import bounded_id
 from eventlog.importers.common.json_lines import OBJECT, dump, is_array, is_object
-from eventlog.importers.common.usage import added
 from eventlog.streams.anthropic import reason_of
 from eventlog.streams.records import number_of, text_of
 from eventlog.streams.tokens import anthropic_usage, price_of
@@ -204,38 +211,25 @@ class ClaudeCodeMapping:
         if results and not said:
             return
         self.begin(record, to)
-        conversation = to.conversation
         if any(text.startswith(INTERRUPT) for text in texts_of(said)):
-            conversation.interrupt_all(ABORTED)
-        if not conversation.title_now():
-            conversation.rename(to.time, prompt_of(record))
+            to.conversation.interrupt_all(ABORTED)
         synthetic, ignored = bool(record.get("isMeta")), bool(record.get("isVisibleInTranscriptOnly"))
         parts = [user_part(block, to.batch, synthetic=synthetic, ignored=ignored) for block in said]
-        for number, part in enumerate(parts):
-            if part is None:
-                to.skip(f"content block {number} of a user message is not text, image or document")
-        to.begun = True
-        conversation.user(to.time, ev.UserMessageAdded(to.fresh(_names(key)), synthetic=synthetic), parts)
+        added_ = ev.UserMessageAdded(to.fresh(_names(key)), synthetic=synthetic)
+        _say(added_, parts, prompt_of(record), "user message", to)
 
     def _queued(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
         """Add a prompt that waited: it reaches the model here."""
         self.begin(record, to)
-        conversation = to.conversation
-        if not conversation.title_now():
-            conversation.rename(to.time, prompt_of({"message": {"content": content}}))
+        message, title = to.fresh(_names(self.key(record, to))), prompt_of({"message": {"content": content}})
         parts = [user_part(block, to.batch, synthetic=False) for block in content]
-        for number, part in enumerate(parts):
-            if part is None:
-                to.skip(f"content block {number} of a queued prompt is not text, image or document")
-        to.begun = True
-        message = to.fresh(_names(self.key(record, to)))
-        conversation.user(to.time, ev.UserMessageAdded(message, delivery="queue"), parts)
-        conversation.add(to.time, ev.MessagePromoted(message))
+        _say(ev.UserMessageAdded(message, delivery="queue"), parts, title, "queued prompt", to)
+        to.conversation.add(to.time, ev.MessagePromoted(message))
 
     def _assistant(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
         message, key, conversation = record["message"], self.key(record, to), to.conversation
         foreign, name, cwd = message.get("id"), message.get("model"), record.get("cwd")
-        model = Model(blocks.PROVIDER, name) if isinstance(name, str) and name else None
+        model = Model(PROVIDER, name) if isinstance(name, str) and name else None
         answer = conversation.open
         if answer is None or not _is_of(answer, foreign):
             self.begin(record, to)
@@ -304,6 +298,17 @@ class ClaudeCodeMapping:
             to.skip(COVERS_NOTHING)
 
 
+def _say(added_: ev.UserMessageAdded, parts: list[UserPart | None], title: str, kind: str, to: RecordBuilder) -> None:
+    """Add a user message of a `kind`; its `title` is the session's if that has none."""
+    if not to.conversation.title_now():
+        to.conversation.rename(to.time, title)
+    for number, part in enumerate(parts):
+        if part is None:
+            to.skip(f"content block {number} of a {kind} is not text, image or document")
+    to.begun = True
+    to.conversation.user(to.time, added_, parts)
+
+
 def _clear(found: object, to: RecordBuilder) -> None:
     """Prune the results that a micro-compaction cleared."""
     metadata = found if is_object(found) else {}
@@ -343,11 +348,11 @@ def _spend(answer: OpenAnswer, usage: object, cost: object, to: RecordBuilder) -
 def _result(key: str, block: dict[str, Any], extra: Any, to: RecordBuilder) -> None:
     """Tell a `tool_result` block of record `key`; `extra` is its `toolUseResult`."""
     conversation, name = to.conversation, text_of(block.get("tool_use_id"))
-    text, files = blocks.result_of(block.get("content"), to.batch)
+    text, files = result_of(block.get("content"), to.batch)
     fields: dict[str, Any] = extra if isinstance(extra, OBJECT) else {}
-    metadata = dump(fields) if fields else None
-    if metadata is not None and len(metadata) > MAX_INLINE:
-        metadata = None
+    is_long = any(isinstance(value, str) and len(value) > MAX_INLINE for value in fields.values())
+    whole = dump(fields) if fields and not is_long else ""
+    metadata = whole if 0 < len(whole) <= MAX_INLINE else None
     failed = bool(block.get("is_error"))
     interrupted = failed and (fields.get("interrupted") is True or text.startswith(INTERRUPT))
     note = ResultNote(key, fields.get("newTodos", _NO_TODOS))

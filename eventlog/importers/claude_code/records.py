@@ -6,15 +6,14 @@ A file is JSONL, or one `{"loglines": [...]}` document.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from io import RawIOBase
-from itertools import chain
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple
 
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.importers.common.json_document import Document
 from eventlog.importers.common.json_lines import (
     ARRAY,
     OBJECT,
+    START,
     has_record,
     is_array,
     is_object,
@@ -35,6 +34,7 @@ __all__ = [
     "entries",
     "is_claude_code",
     "is_custom_title",
+    "is_document",
     "is_message",
     "is_prompt",
     "is_root",
@@ -75,7 +75,7 @@ class ClaudeRecord(NamedTuple):
 
 def is_claude_code(start: bytes) -> bool:
     """Whether one of the first lines of a file is a Claude Code record."""
-    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and b'"loglines"' in start[:64]:
+    if is_document(start) and b'"loglines"' in start[:64]:
         return True
     return has_record(start, 50, _is_record, lambda data: b'"parentUuid"' in data and b'"sessionId"' in data)
 
@@ -102,33 +102,24 @@ def _is_whole(record: dict[str, Any]) -> bool:
 
 def entries(file: BinaryIO, report: Report, after: int = 0) -> Iterator[ClaudeRecord]:
     """Yield the records of the file, `after` lines of which were read; report unreadable ones."""
-    found = lines(file, after=after)
-    first = next(found, None)
-    if first is None:
-        return
-    start = (first.data or b"")[:64] if first.number == 1 else b""
-    if start.startswith(b"{") and (first.data == b"{" or b'"loglines"' in start):
-        members = Document(cast("BinaryIO", _Behind(first.data or b"", file)), "loglines", report.skip).members()
+    begin = file.tell() if not after and file.seekable() else None  # one that grows is no document
+    start = b"" if begin is None else file.read(START)
+    if begin is not None:
+        file.seek(begin)
+    if is_document(start):
+        members = Document(file, "loglines", report.skip).members()
         listed = (value for name, value in members if name == "loglines")
         for number, value, plain in numbered(listed, report):
             yield _entry(number, value, plain=plain)
         return
-    for number, value, plain, _ in values(chain([first], found), report, _is_whole):
+    for number, value, plain, _ in values(lines(file, after=after), report, _is_whole):
         yield _entry(number, value, plain=plain)
 
 
-class _Behind(RawIOBase):
-    """A file whose first line was read, from its beginning."""
-
-    def __init__(self, line: bytes, file: BinaryIO) -> None:
-        super().__init__()
-        self._line = line + b"\n"
-        self._file = file
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Read the line, then up to `size` bytes at a time."""
-        line, self._line = self._line, b""
-        return line or self._file.read(size)
+def is_document(start: bytes) -> bool:
+    """Whether a file that begins with these bytes is one document of loglines."""
+    data = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return data.startswith(b"{") and (data[1:2] in b"\r\n" or b'"loglines"' in data[:64])
 
 
 def _entry(line: int, value: Any, *, plain: bool) -> ClaudeRecord:

@@ -25,25 +25,17 @@ from eventlog.importers.codex.duplicates import ScreenEvent
 from eventlog.importers.codex.items import ALL_KINDS, Rollout, progress_of
 from eventlog.importers.codex.records import CodexRecord, entries, is_codex, parent_of, summary_of
 from eventlog.importers.common.conversation import Conversation
-from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING
-from eventlog.importers.common.importer import (
-    ImportBatch,
-    RecordReader,
-    Report,
-    Skipped,
-    bounded_id,
-    path_identity,
-)
+from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, added
+from eventlog.importers.common.importer import GrowingImporter, ImportBatch, Report, Skipped, bounded_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.record_index import RecordIndex
-from eventlog.importers.common.usage import added
 from eventlog.importers.openai import items
 from eventlog.streams.openai_responses import COMPACTIONS
-from eventlog.streams.records import number_of, text_of
+from eventlog.streams.records import metadata_of, number_of, text_of
 from eventlog.streams.tokens import responses_usage
 from eventlog.values import MessageError, Origin, Reasoning, Text, Tokens, Usage
 
-__all__ = ["Codex"]
+__all__ = ["CODEX"]
 
 NAME = "codex"
 MAX_NOTE = 1024
@@ -62,80 +54,59 @@ ASIDE = frozenset(
 OUTER_ASIDE = frozenset({"world_state", "inter_agent_communication_metadata", "state", "repeated"})
 
 
-class Codex:
-    """The importer."""
+class _Reader:
+    """One file while it is read, also as it grows."""
 
-    name = NAME
-
-    def detect(self, start: bytes, path: str) -> bool:
-        """Whether one of the first lines is a record of Codex."""
-        del path
-        return is_codex(start)
-
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
-        """Yield the file's events."""
-        reader = _FileReader(path, report)
-        yield from reader.read(file)
-        report.skipped.extend(reader.unsettled())
-
-    def growing(self, start: bytes, path: str, report: Report) -> RecordReader:
-        """See `GrowingImporter`."""
-        del start
-        return _FileReader(path, report)
-
-
-class _FileReader:
-    """A rollout that is read as it grows."""
+    conversation: Conversation
+    rollout: Rollout
 
     def __init__(self, path: str, report: Report) -> None:
-        self._path = path
-        self._report = report
+        self.path = path
+        self.report = report
+        self.begun = False
+        self.has_meta = False
+        """Whether the session's own data were read."""
+        self.total = Usage(Tokens())
+        """Usage of the session, as Codex last reported it."""
+        self.context: int | None = None
+        """Tokens of the latest request."""
         self._seen = RecordIndex()
-        self._reader: _Reader | None = None
 
     def read(self, file: BinaryIO, after: int = 0) -> Iterator[ImportBatch]:
         """See `RecordReader`."""
-        for entry in entries(file, self._report, self._seen, after):
-            if self._reader is None:
-                self._reader = _Reader(entry, self._path, self._report)
-            self._reader.read_record(entry)
-            if self._reader.conversation.batch.full():
-                yield self._reader.conversation.pop_batch()
-        if self._reader is not None and self._reader.conversation.batch.items:
-            yield self._reader.conversation.pop_batch()
+        for entry in entries(file, self.report, self._seen, after):
+            if not self.begun:
+                self._begin(entry)
+            self.read_record(entry)
+            if self.conversation.batch.full():
+                yield self.conversation.pop_batch()
+        if self.begun and self.conversation.batch.items:
+            yield self.conversation.pop_batch()
 
     def unsettled(self) -> Iterator[Skipped]:
         """See `RecordReader`."""
-        if self._reader is not None:
-            for event in self._reader.rollout.duplicates.waiting():
+        if self.begun:
+            for event in self.rollout.duplicates.waiting():
                 yield Skipped(event.line, f"an event with a text of the {event.kind} whose item has not come")
-            yield from self._reader.conversation.early.unsettled()
+            yield from self.conversation.early.unsettled()
 
-
-class _Reader:
-    """One file while it is read."""
-
-    def __init__(self, first: CodexRecord, path: str, report: Report) -> None:
-        self.report = report
+    def _begin(self, first: CodexRecord) -> None:
+        """Begin the session with the first record."""
+        self.begun = True
         meta = first.payload if first.kind == "session_meta" else {}
-        identity = text_of(meta.get("id")) or path_identity(path)
+        identity = text_of(meta.get("id")) or path_identity(self.path)
         time = first.time or 0
         parent, agent = parent_of(meta)
         started = ev.SessionStarted(
             directory=text_of(meta.get("cwd")),
             agent=agent,
             parent=bounded_id(parent) if parent else None,
-            origin=Origin(NAME, identity, path_identity(path), text_of(meta.get("cli_version"))),
+            origin=Origin(NAME, identity, path_identity(self.path), text_of(meta.get("cli_version"))),
         )
-        self.conversation = Conversation(bounded_id(identity), report, started, time)
-        report.sessions.append(self.conversation.session)
+        self.conversation = Conversation(bounded_id(identity), self.report, started, time)
+        self.report.sessions.append(self.conversation.session)
         provider = text_of(meta.get("model_provider")) or items.PROVIDER
-        self.rollout = Rollout(self.conversation, report, provider, started.directory, time)
-        self.begun = False
-        self.total = Usage(Tokens())
-        """Usage of the session, as Codex last reported it."""
-        self.context: int | None = None
-        """Tokens of the latest request."""
+        self.rollout = Rollout(self.conversation, self.report, provider, started.directory, time)
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -169,9 +140,9 @@ class _Reader:
             self._meta(payload)
 
     def _meta(self, meta: dict[str, Any]) -> None:
-        if self.begun:
+        if self.has_meta:
             return
-        self.begun = True
+        self.has_meta = True
         base = meta.get("base_instructions")
         header = text_of(base.get("text") if is_object(base) else base)
         rest = text_of(meta.get("instructions"))
@@ -327,7 +298,7 @@ class _Reader:
             secret = text_of(item.get("encrypted_content"))
             if text_of(item.get("type")) in COMPACTIONS and secret:
                 name = text_of(item.get("id"))
-                metadata = items.metadata({"itemId": name, "reasoningEncryptedContent": secret})
+                metadata = metadata_of(items.PROVIDER, itemId=name, reasoningEncryptedContent=secret)
                 kinds.append((Reasoning(metadata=metadata), secret, "born_secret"))
         said = self.conversation.summary(self.rollout.time, part, f"line-{line}:marker", f"line-{line}", kinds)
         if not said:
@@ -360,3 +331,6 @@ def _error(fields: dict[str, Any]) -> MessageError:
     name = next((name for name in names if isinstance(name, str) and name), "api")
     words = [fields.get(key) for key in ("message", "text")]
     return MessageError(name, next((text for text in words if isinstance(text, str)), ""), dump(fields))
+
+
+CODEX = GrowingImporter(NAME, is_codex, _Reader)

@@ -19,16 +19,17 @@ from eventlog.importers.common.conversation_parts import (
     CallInput,
     CallResult,
     OpenAnswer,
+    OpenCall,
     UserPart,
 )
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.openai import items
-from eventlog.importers.openai.call_items import CALLS, OUTPUTS, call_of, output_of
+from eventlog.importers.openai.calls import OutputItem, call_of, is_call, is_output, output_of
 from eventlog.streams.openai_responses import COMPACTION, COMPACTIONS
-from eventlog.streams.records import number_of, text_of
-from eventlog.values import Attachment, Limits, Model, Opaque, Snapshot, Text, Todo, Tool, target_of
+from eventlog.streams.records import metadata_of, number_of, text_of
+from eventlog.values import Limits, Model, Opaque, Snapshot, Text, Todo, Tool, target_of
 
 __all__ = ["ALL_KINDS", "Rollout", "progress_of"]
 
@@ -89,14 +90,10 @@ class Rollout:
             self._message(line, item)
         elif kind == "reasoning":
             self._reasoning(line, item)
-        elif kind in CALLS:
-            self._call(line, kind, item)
-        elif kind in OUTPUTS:
-            self._output(line, kind, item)
-        elif kind == "web_search_call":
-            self._search(line, item)
-        elif kind == "image_generation_call":
-            self._image(line, item)
+        elif is_call(item):
+            self._call(line, item)
+        elif is_output(item):
+            self._output(line, item)
         elif kind == "ghost_snapshot":
             commit = item.get("ghost_commit")
             name = text_of(commit.get("id")) if is_object(commit) else ""
@@ -202,7 +199,7 @@ class Rollout:
 
     def _assistant_message(self, line: int, item: dict[str, Any], content: object) -> None:
         phase, name = text_of(item.get("phase")), text_of(item.get("id"))
-        metadata = items.metadata({"itemId": name, "phase": phase})
+        metadata = metadata_of(items.PROVIDER, itemId=name, phase=phase)
         self.answer(line, item)
         blocks: list[Any] = content if is_array(content) else [content]
         for number, block in enumerate(blocks):
@@ -229,7 +226,7 @@ class Rollout:
             self.answer(line)
         for number, text in enumerate(told):
             last = number == len(told) - 1
-            metadata = items.metadata({"itemId": name, "reasoningEncryptedContent": secret if last else ""})
+            metadata = metadata_of(items.PROVIDER, itemId=name, reasoningEncryptedContent=secret if last else "")
             self.conversation.reasoning(
                 self.time, f"line-{line}:{number}", text, metadata, secret=secret if last else ""
             )
@@ -246,20 +243,23 @@ class Rollout:
         self.ids.put(f"c:{name}", 0)
         self.conversation.call(self.time, f"line-{line}:0", kind, given)
 
-    def _call(self, line: int, kind: str, item: dict[str, Any]) -> None:
-        call = call_of(kind, item, f"line-{line}")
+    def _call(self, line: int, item: dict[str, Any]) -> None:
+        call = call_of(item, f"line-{line}")
         self._start(line, call.id, Tool(call.id, call.tool, call.provider, call.metadata), call.given)
+        output = output_of(item, self.conversation.batch)
+        if output is not None:
+            self._result(call.id, output)
 
-    def _output(self, line: int, kind: str, item: dict[str, Any]) -> None:
-        output = output_of(kind, item, self.conversation.batch)
+    def _output(self, line: int, item: dict[str, Any]) -> None:
+        output = output_of(item, self.conversation.batch)
+        assert output is not None
         name = output.call
         if not name:
             calls = self.conversation.calls.items()
             name = next((found for found, call in calls if call.tool == text_of(item.get("name"))), "")
-        result = CallResult(output.text, output.failed, output.interrupted, attachments=output.attachments)
-        call = self.conversation.result(self.time, name, result, held=output.held)
+        call = self._result(name, output)
         if call is None:
-            if not self.conversation.hold(name, line, result):
+            if not self.conversation.hold(name, line, _result_of(output)):
                 self.report.skip(line, "a result for a call that is not open")
             return
         self.ended = self.ended or call.answer is self.conversation.open
@@ -268,35 +268,10 @@ class Rollout:
             if todos is not None:
                 self.conversation.add(self.time, ev.TodosSet(todos))
 
-    def _search(self, line: int, item: dict[str, Any]) -> None:
-        name = text_of(item.get("id"))
-        action = item.get("action")
-        kind = Tool(
-            name or f"line-{line}", "web_search", provider_executed=True, metadata=items.metadata({"itemId": name})
-        )
-        self._start(line, kind.call, kind, items.call_input(action if is_object(action) else None))
-        results = item.get("results")
-        self.conversation.result(
-            self.time, kind.call, CallResult(dump(results) if results else "", item.get("status") == "failed")
-        )
-
-    def _image(self, line: int, item: dict[str, Any]) -> None:
-        name = text_of(item.get("id"))
-        kind = Tool(
-            name or f"line-{line}",
-            "image_generation",
-            provider_executed=True,
-            metadata=items.metadata({"itemId": name}),
-        )
-        prompt, data = text_of(item.get("revised_prompt")), text_of(item.get("result"))
-        self._start(line, kind.call, kind, CallInput(dump({"prompt": prompt} if prompt else {})))
-        if data:
-            image = Attachment("image/png", self.conversation.batch.content(f"data:image/png;base64,{data}"))
-            self.conversation.remainder.move(data, "attachment")
-            self.conversation.result(self.time, kind.call, CallResult("", attachments=(image,)), held=False)
-        else:
-            failed = CallResult(text_of(item.get("status")), failed=True)
-            self.conversation.result(self.time, kind.call, failed, held=False)
+    def _result(self, call: str, output: OutputItem) -> OpenCall | None:
+        if output.data:
+            self.conversation.remainder.move(output.data, "attachment")
+        return self.conversation.result(self.time, call, _result_of(output), held=output.held)
 
     def add_unmatched(self, kinds: tuple[str, ...]) -> None:
         """Add the waiting events of these kinds that no item repeats."""
@@ -322,6 +297,10 @@ class Rollout:
                 self.conversation.text(event.time, part, event.text)
             else:
                 self.conversation.reasoning(event.time, part, event.text)
+
+
+def _result_of(output: OutputItem) -> CallResult:
+    return CallResult(output.text, output.failed, output.interrupted, attachments=output.attachments)
 
 
 def progress_of(event: dict[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,9 @@ events may name versions (rollbacks, forks).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
+from typing import BinaryIO, NamedTuple, Protocol
 
 import msgspec
 
@@ -130,13 +130,39 @@ class Importer(Protocol):
         ...
 
 
-@runtime_checkable
-class GrowingImporter(Protocol):
-    """Importer of files of records that are only appended to."""
+class GrowingImporter:
+    """Importer of files of records that are only appended to.
+
+    `begin` makes the reader of a file at a path; `is_whole` tells the beginning of one that does
+    not grow.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        detect: Callable[[bytes], bool],
+        begin: Callable[[str, Report], RecordReader],
+        is_whole: Callable[[bytes], bool] = lambda _: False,
+    ) -> None:
+        self.name = name
+        self._detect = detect
+        self._begin = begin
+        self._is_whole = is_whole
+
+    def detect(self, start: bytes, path: str) -> bool:
+        """Whether one of the first lines is a record of this format."""
+        del path
+        return self._detect(start)
+
+    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
+        """Yield the file's events."""
+        reader = self._begin(path, report)
+        yield from reader.read(file)
+        report.skipped.extend(reader.unsettled())
 
     def growing(self, start: bytes, path: str, report: Report) -> RecordReader | None:
         """Return a reader of the file that begins with `start`; None for one that does not grow."""
-        ...
+        return None if self._is_whole(start) else self._begin(path, report)
 
 
 def bounded_id(name: str) -> str:

@@ -8,20 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeGuard
+from typing import Any, BinaryIO, NamedTuple, Self, TypeGuard
 
 import msgspec
 
+from eventlog.streams.records import dump as encoded
 from eventlog.validation import MAX_DEPTH, is_deep
-
-if TYPE_CHECKING:
-    from eventlog.importers.common.importer import Report
 
 __all__ = [
     "ARRAY",
     "MAX_DEPTH",
     "MAX_LINE",
     "OBJECT",
+    "START",
     "DamagedLineError",
     "Line",
     "LineNumber",
@@ -34,7 +33,6 @@ __all__ = [
     "milliseconds",
     "parse",
     "read_beginning",
-    "sound",
     "title_of",
 ]
 
@@ -54,7 +52,6 @@ TITLE = 80
 
 _BOM = b"\xef\xbb\xbf"
 _DECODER = msgspec.json.Decoder()
-_ENCODER = msgspec.json.Encoder()
 
 
 class DamagedLineError(ValueError):
@@ -141,18 +138,6 @@ def parse(data: bytes) -> tuple[Any, bool]:
     return value, plain
 
 
-def sound(line: Line, report: Report) -> tuple[Any, bool] | None:
-    """Parse a line; a damaged line is reported and gives None."""
-    if line.data is None:
-        report.skip(line.number, "longer than 32 MiB")
-        return None
-    try:
-        return parse(line.data)
-    except DamagedLineError as error:
-        report.skip(line.number, str(error) if line.ended else f"incomplete last line ({error})")
-        return None
-
-
 def _parse_slowly(data: bytes) -> Any:
     try:
         text = data.decode()
@@ -178,12 +163,7 @@ def check_depth(value: Any) -> None:
 
 def dump(value: Any, *, plain: bool = True) -> str:
     """Return compact JSON text that parses to an equal value; `plain` as `parse` returned it."""
-    if plain:
-        try:
-            return _ENCODER.encode(value).decode()
-        except UnicodeEncodeError:
-            pass
-    return json.dumps(value, separators=(",", ":"))
+    return encoded(value) if plain else json.dumps(value, separators=(",", ":"))
 
 
 def milliseconds(stamp: object) -> int | None:

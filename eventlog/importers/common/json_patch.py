@@ -7,7 +7,7 @@ value]` inserts into an array.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 __all__ = ["Steps", "difference", "patch"]
@@ -18,10 +18,10 @@ Object: TypeAlias = Mapping[str, Any]
 Array: TypeAlias = Sequence[Any]
 
 
-def difference(derived: Any, original: Any, name: Callable[[Any], object] | None = None) -> Steps:
-    """Return the steps from `derived` to `original`; `name` identifies elements of arrays."""
+def difference(derived: Any, original: Any) -> Steps:
+    """Return the steps from `derived` to `original`; their `id` identifies elements of arrays."""
     steps: Steps = []
-    _compare(derived, original, [], steps, name or _no_name)
+    _compare(derived, original, [], steps)
     return steps
 
 
@@ -46,12 +46,12 @@ def patch(value: Any, steps: Steps) -> Any:
     return value
 
 
-def _no_name(value: Any) -> object:
-    del value
-    return None
+def _name(value: Any) -> object:
+    found = cast("Object", value).get("id") if isinstance(value, dict) else None
+    return found if isinstance(found, str) else None
 
 
-def _compare(derived: Any, original: Any, path: Path, steps: Steps, name: Callable[[Any], object]) -> None:
+def _compare(derived: Any, original: Any, path: Path, steps: Steps) -> None:
     if isinstance(derived, dict) and isinstance(original, dict):
         old, new = cast("Object", derived), cast("Object", original)
         steps.extend(["-", [*path, key]] for key in old if key not in new)
@@ -59,20 +59,20 @@ def _compare(derived: Any, original: Any, path: Path, steps: Steps, name: Callab
             if key not in old:
                 steps.append(["=", [*path, key], value])
             else:
-                _compare(old[key], value, [*path, key], steps, name)
+                _compare(old[key], value, [*path, key], steps)
     elif isinstance(derived, list) and isinstance(original, list):
-        _compare_arrays(cast("Array", derived), cast("Array", original), path, steps, name)
+        _compare_arrays(cast("Array", derived), cast("Array", original), path, steps)
     elif not _same(derived, original):
         steps.append(["=", path, original])
 
 
-def _compare_arrays(derived: Array, original: Array, path: Path, steps: Steps, name: Callable[[Any], object]) -> None:
-    names = [name(item) for item in derived]
+def _compare_arrays(derived: Array, original: Array, path: Path, steps: Steps) -> None:
+    names = [_name(item) for item in derived]
     pairs: list[tuple[int, int]] = []
     inserts: list[int] = []
     at = 0
     for index, item in enumerate(original):
-        if at < len(names) and (name(item) == names[at]):
+        if at < len(names) and _name(item) == names[at]:
             pairs.append((at, index))
             at += 1
         else:
@@ -83,7 +83,7 @@ def _compare_arrays(derived: Array, original: Array, path: Path, steps: Steps, n
         return
     steps.extend(["+", path, index, original[index]] for index in inserts)
     for old, new in pairs:
-        _compare(derived[old], original[new], [*path, new], steps, name)
+        _compare(derived[old], original[new], [*path, new], steps)
 
 
 def _same(one: Any, other: Any) -> bool:

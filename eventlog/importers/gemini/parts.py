@@ -59,7 +59,7 @@ def answer_parts(content: object, to: RecordBuilder) -> None:
         text = part.get("text") if is_object(part) else part
         made = is_object(part)
         signature = text_of(part.get("thoughtSignature")) if made else ""
-        metadata = metadata_of(PROVIDER, thoughtSignature=signature) if signature else None
+        metadata = metadata_of(PROVIDER, thoughtSignature=signature)
         found = object_of(part.get("functionCall")) if made else {}
         if found:
             call(to, found, f"call-{to.number}-{place}", metadata)

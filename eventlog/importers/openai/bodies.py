@@ -22,10 +22,9 @@ from eventlog.importers.common.message_lists import (
     whole_object,
 )
 from eventlog.importers.common.message_reader import RecordLists
-from eventlog.importers.openai.call_items import CALLS, OUTPUTS
+from eventlog.importers.openai.calls import is_call, is_output
 from eventlog.importers.openai.items import PROVIDER
 from eventlog.importers.openai.responses import OpenAIResponsesMapping
-from eventlog.importers.openai.responses_items import call_of
 from eventlog.streams.openai_responses import COMPACTIONS
 from eventlog.streams.records import objects_of, text_of
 
@@ -73,7 +72,7 @@ def _is_item(value: object) -> bool:
         return any(text_of(block.get("type")) in _BLOCKS for block in objects_of(value.get("content")))
     if kind in {"reasoning", "item_reference", *COMPACTIONS}:
         return True
-    return kind in CALLS or kind in OUTPUTS or call_of(value) is not None
+    return is_call(value) or is_output(value)
 
 
 def _form(start: bytes) -> tuple[str, bool] | None:

@@ -10,16 +10,10 @@ from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.streams.records import is_whole, text_of
 from eventlog.values import Attachment, File, Text
 
-__all__ = ["PROVIDER", "attachments_of", "call_input", "metadata", "texts_of", "user_parts"]
+__all__ = ["PROVIDER", "attachments_of", "call_input", "file_of", "texts_of", "user_parts"]
 
 PROVIDER = "openai"
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "Text"})
-
-
-def metadata(fields: dict[str, Any]) -> str | None:
-    """Return a part's metadata of the fields that are not empty; None without any."""
-    found = {name: value for name, value in fields.items() if value}
-    return dump({PROVIDER: found}) if found else None
 
 
 def call_input(arguments: object) -> CallInput:

@@ -19,9 +19,9 @@ from eventlog.importers.openai import items
 from eventlog.streams.openai_chat import reason_of
 from eventlog.streams.records import text_of
 from eventlog.streams.tokens import chat_usage
-from eventlog.values import File, Model
+from eventlog.values import File, Json, Model
 
-__all__ = ["OpenAIChatMapping"]
+__all__ = ["OpenAIChatMapping", "tell_blocks", "tell_user"]
 
 
 class OpenAIChatMapping:
@@ -46,12 +46,13 @@ class OpenAIChatMapping:
         elif role == "system" and to.leading:
             system_prompt(to, record.get("content"))
         elif role in {"user", "system", "developer"}:
-            _user(to, record, role)
+            tell_user(to, record, role)
         else:
             to.skip("a message of an unknown role")
 
 
-def _user(to: RecordBuilder, message: dict[str, Any], role: str) -> None:
+def tell_user(to: RecordBuilder, message: dict[str, Any], role: str) -> None:
+    """Tell a message of the user, or a synthetic one of another role."""
     synthetic = role != "user"
     said, strange = items.user_parts(message.get("content"), to.batch, synthetic=synthetic)
     if strange:
@@ -71,7 +72,7 @@ def _result(to: RecordBuilder, message: dict[str, Any], role: str) -> None:
     if not to.result(call, text, tool=tool, attachments=files, held=len(texts) == 1):
         to.hold(call, CallResult(text, attachments=files), told=False)
         to.skip(f"a {role} message for no open call: imported as a synthetic user message")
-        _user(to, message, role)
+        tell_user(to, message, role)
 
 
 def _assistant(to: RecordBuilder, message: dict[str, Any]) -> None:
@@ -82,18 +83,7 @@ def _assistant(to: RecordBuilder, message: dict[str, Any]) -> None:
         if isinstance(thought, str) and thought:
             to.reasoning(thought)
             break
-    content = message.get("content")
-    blocks: list[Any] = content if is_array(content) else [content]
-    for place, block in enumerate(blocks):
-        texts = items.texts_of([block] if block is not None else [])
-        found = None if texts or not is_object(block) else items.file_of(block, to.batch)
-        if texts:
-            refused = is_object(block) and block.get("type") == "refusal"
-            to.text(texts[0], metadata=_REFUSAL if refused else None)
-        elif found is not None:
-            to.file(*found)
-        elif block is not None:
-            to.skip(f"content block {place} of an assistant message is of an unknown type")
+    tell_blocks(to, message.get("content"))
     refusal = message.get("refusal")
     if isinstance(refusal, str) and refusal:
         to.text(refusal, metadata=_REFUSAL)
@@ -110,6 +100,21 @@ def _assistant(to: RecordBuilder, message: dict[str, Any]) -> None:
     legacy = message.get("function_call")
     if is_object(legacy):
         _call(to, {"function": legacy}, f"call-{to.number}")
+
+
+def tell_blocks(to: RecordBuilder, content: object, metadata: Json | None = None) -> None:
+    """Add the texts and files of a content to the open answer, with their metadata."""
+    blocks: list[Any] = content if is_array(content) else [content]
+    for place, block in enumerate(blocks):
+        texts = items.texts_of([block])
+        found = None if texts or not is_object(block) else items.file_of(block, to.batch)
+        if texts:
+            refused = is_object(block) and block.get("type") == "refusal"
+            to.text(texts[0], metadata=metadata or (_REFUSAL if refused else None))
+        elif found is not None:
+            to.file(*found)
+        elif block is not None:
+            to.skip(f"content block {place} of an assistant message is of an unknown type")
 
 
 _REFUSAL = '{"openai":{"refusal":true}}'

@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from eventlog.importers.common.builder import RecordBuilder
-from eventlog.importers.common.json_lines import is_array, is_object
+from eventlog.importers.common.json_lines import is_object
 from eventlog.importers.common.message_reader import system_prompt
 from eventlog.importers.openai import items
-from eventlog.importers.openai.call_items import CALLS, OUTPUTS, call_of, output_of
-from eventlog.importers.openai.responses_items import call_of as provider_call
-from eventlog.importers.openai.responses_items import finished_item
-from eventlog.streams.records import text_of
+from eventlog.importers.openai.calls import call_of, is_call, is_output, output_of
+from eventlog.importers.openai.messages import tell_blocks, tell_user
+from eventlog.streams.records import metadata_of, text_of
 
 __all__ = ["OpenAIResponsesMapping"]
 
@@ -37,14 +36,12 @@ class OpenAIResponsesMapping:
             _message(to, record)
         elif kind == "reasoning":
             _reasoning(to, record)
-        elif kind in CALLS:
-            _call(to, kind, record)
-        elif kind in OUTPUTS:
-            _output(to, kind, record)
-        elif provider_call(record) is not None:
-            _provider_call(to, record)
-        elif kind.endswith("_output"):
-            _finished(to, text_of(record.get("call_id")), record)
+        elif is_call(record):
+            _call(to, record)
+        elif is_output(record):
+            if not _result(to, "", record):
+                to.skip("a result for a call that is not open")
+            to.end()
         else:
             to.skip(f"an item of unknown type {kind[:40]!r}" if kind else "an item without a type")
 
@@ -54,28 +51,15 @@ def _message(to: RecordBuilder, item: dict[str, Any]) -> None:
     name = text_of(item.get("id"))
     if role == "assistant":
         _begin(to, name)
-        metadata = items.metadata({"itemId": name, "phase": text_of(item.get("phase"))})
-        blocks: list[Any] = content if is_array(content) else [content]
-        for block in blocks:
-            texts = items.texts_of([block])
-            found = None if texts or not is_object(block) else items.file_of(block, to.batch)
-            if texts:
-                to.text(texts[0], metadata=metadata)
-            elif found is not None:
-                to.file(*found)
-            else:
-                to.skip("a content block of an assistant message is of an unknown type")
+        metadata = metadata_of(items.PROVIDER, itemId=name, phase=text_of(item.get("phase")))
+        tell_blocks(to, content, metadata)
         answer = to.conversation.open
         if answer is not None and not answer.calls and text_of(item.get("status")) in {"", "completed"}:
             answer.reason = "stop"
     elif role == "system" and to.leading:
         system_prompt(to, content)
     elif role in {"user", "system", "developer"}:
-        synthetic = role != "user"
-        said, strange = items.user_parts(content, to.batch, synthetic=synthetic)
-        if strange:
-            to.skip(f"{strange} blocks of a {role} message that are neither text nor a file")
-        to.user(said, id=name, agent=role if synthetic else "", synthetic=synthetic)
+        tell_user(to, item, role)
     else:
         to.skip("a message of an unknown role")
 
@@ -97,45 +81,31 @@ def _reasoning(to: RecordBuilder, item: dict[str, Any]) -> None:
         _begin(to)
     for number, text in enumerate(texts, 1):
         own = secret if number == len(texts) else ""
-        to.reasoning(text, metadata=items.metadata({"itemId": name, "reasoningEncryptedContent": own}), secret=own)
+        about = metadata_of(items.PROVIDER, itemId=name, reasoningEncryptedContent=own)
+        to.reasoning(text, metadata=about, secret=own)
 
 
-def _call(to: RecordBuilder, kind: str, item: dict[str, Any]) -> None:
+def _call(to: RecordBuilder, item: dict[str, Any]) -> None:
     _begin(to)
     answer = to.conversation.open
-    call = call_of(kind, item, f"call-{answer.parts if answer is not None else 0}")
-    to.call(call.id, call.tool, call.given, provider_executed=call.provider, metadata=call.metadata)
+    call = call_of(item, f"call-{answer.parts if answer is not None else 0}")
+    name = to.call(call.id, call.tool, call.given, provider_executed=call.provider, metadata=call.metadata)
+    _result(to, name, item)
 
 
-def _output(to: RecordBuilder, kind: str, item: dict[str, Any]) -> None:
-    output = output_of(kind, item, to.batch)
-    told = to.result(
-        output.call,
+def _result(to: RecordBuilder, call: str, item: dict[str, Any]) -> bool:
+    """Add the result in an item, if it has one; False if no call waits for it."""
+    output = output_of(item, to.batch)
+    if output is None:
+        return True
+    if output.data:
+        to.conversation.remainder.move(output.data, "attachment")
+    return to.result(
+        output.call or call,
         output.text,
-        tool=text_of(item.get("name")),
+        tool="" if call else text_of(item.get("name")),
         failed=output.failed,
         interrupted=output.interrupted,
-        attachments=output.attachments,
+        attachments=() if output.failed else output.attachments,
         held=output.held,
     )
-    if not told:
-        to.skip("a result for a call that is not open")
-    to.end()
-
-
-def _provider_call(to: RecordBuilder, item: dict[str, Any]) -> None:
-    call = provider_call(item)
-    assert call is not None
-    _begin(to)
-    done = finished_item(item, to.batch)
-    metadata = items.metadata({"itemId": text_of(item.get("id"))})
-    to.call(call.id, call.tool, done.input or "{}", provider_executed=call.provider, metadata=metadata)
-    if done.ended:
-        to.result(call.id, done.output, failed=done.failed, attachments=done.attachments)
-
-
-def _finished(to: RecordBuilder, call: str, item: dict[str, Any]) -> None:
-    done = finished_item(item, to.batch)
-    if not to.result(call, done.output, failed=done.failed, attachments=done.attachments):
-        to.skip("a result for a call that is not open")
-    to.end()

@@ -13,7 +13,8 @@ from typing import Any, cast
 from eventlog import events as ev
 from eventlog.errors import DamagedError
 from eventlog.importers.common.json_patch import patch
-from eventlog.importers.opencode.value_records import (
+from eventlog.importers.opencode.values import (
+    Record,
     Resolve,
     error_record,
     file_record,
@@ -23,7 +24,6 @@ from eventlog.importers.opencode.value_records import (
     usage_record,
     value_of,
 )
-from eventlog.importers.opencode.values import Record
 from eventlog.values import (
     DENIED,
     INTERRUPTED,

@@ -138,7 +138,7 @@ class SessionReader:
         own = ImportBatch(self.session)
         message = events_of_message(record, own.content, self._born, self._parts)
         decided = self._compactions(message)
-        steps = difference(message_of([*message.items, *message.late], self.session, message.text), record, _id_of)
+        steps = difference(message_of([*message.items, *message.late], self.session, message.text), record)
         self.report.messages += 1
         self.report.parts += len(record["parts"]) - len(message.skipped)
         for reason in message.skipped:
@@ -247,7 +247,3 @@ class SessionReader:
             else:
                 events.append(ev.MessageRemoved(name))
         return events
-
-
-def _id_of(record: Any) -> object:
-    return optional(record, "id")

@@ -1,31 +1,46 @@
-"""Members of an OpenCode export's records as our values; a wrong type counts as absent."""
+"""Members of an OpenCode export's records as our values, and the way back.
+
+A member of a wrong type counts as absent.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 from eventlog.ids import MAX_ID_BYTES
 from eventlog.importers.common.json_lines import dump, is_array, is_object
-from eventlog.values import Json, MessageError, Model, Source, Tokens, Usage
+from eventlog.validation import is_deep
+from eventlog.values import Attachment, Content, File, Json, MessageError, Model, Source, Tokens, Usage
 
 __all__ = [
     "ERRORS",
     "Record",
+    "Resolve",
     "array",
     "as_json",
     "error_of",
+    "error_record",
+    "file_record",
     "is_id",
     "model_of",
+    "model_record",
     "number",
     "optional",
     "source_of",
+    "span_record",
     "string",
     "time_of",
+    "tokens_record",
     "usage_of",
+    "usage_record",
+    "value_of",
 ]
 
 Record = dict[str, Any]
+Resolve = Callable[[Content], str]
 
 ERRORS = {
     "MessageAbortedError": "aborted",
@@ -38,6 +53,7 @@ ERRORS = {
 }
 """Our names of OpenCode's errors; other names stay as they are."""
 
+_NAMES = {ours: theirs for theirs, ours in ERRORS.items()}
 _LARGEST = 1 << 63
 
 
@@ -147,3 +163,79 @@ def _range(span: Record) -> tuple[int, int, int, int]:
 def is_id(value: object) -> bool:
     """Whether a value may be the id of a message or part."""
     return isinstance(value, str) and 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
+
+
+# -- the way back ------------------------------------------------------------------------------
+
+
+def value_of(text: str | None) -> Any:
+    """Return the value of JSON text; other text, and too deep a value, stays text."""
+    try:
+        value = None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return text if is_deep(value) else value
+
+
+def model_record(model: Model) -> Record:
+    """Return a model in OpenCode's words."""
+    return {"providerID": model.provider, "modelID": model.name}
+
+
+def error_record(error: MessageError) -> Record:
+    """Return an error in OpenCode's words."""
+    return {
+        "name": _NAMES.get(error.name, error.name),
+        "data": {"message": error.message} if error.data is None else value_of(error.data),
+    }
+
+
+def tokens_record(tokens: Tokens) -> Record:
+    """Return token counts in OpenCode's words."""
+    record: Record = {
+        "input": tokens.input,
+        "output": tokens.output,
+        "reasoning": tokens.reasoning,
+        "cache": {"read": tokens.cache_read, "write": tokens.cache_write},
+    }
+    if tokens.total is not None:
+        record["total"] = tokens.total
+    return record
+
+
+def usage_record(usage: Usage) -> Record:
+    """Return the tokens and the cost of a step."""
+    record: Record = {"tokens": tokens_record(usage.tokens)}
+    return record if usage.cost is None else {**record, "cost": float(usage.cost)}
+
+
+def file_record(file: File | Attachment, text: Resolve) -> Record:
+    """Return a file; `text` resolves its address."""
+    record: Record = {"mime": file.mime, "url": text(file.url)}
+    if file.filename is not None:
+        record["filename"] = file.filename
+    if file.source is not None:
+        record["source"] = _source(file.source)
+    return record
+
+
+def span_record(source: Source) -> Record:
+    """Return the text that mentions a source."""
+    return {"value": source.value, "start": source.start, "end": source.end}
+
+
+def _source(source: Source) -> Record:
+    record: Record = {"type": source.kind, "text": span_record(source)}
+    if source.kind == "resource":
+        record.update(clientName=source.client, uri=source.path)
+        return record
+    record["path"] = source.path
+    if source.kind == "symbol":
+        record.update(name=source.name, kind=source.symbol_kind)
+        if source.range is not None:
+            first, left, last, right = source.range
+            record["range"] = {
+                "start": {"line": first, "character": left},
+                "end": {"line": last, "character": right},
+            }
+    return record

@@ -8,8 +8,8 @@ open, as in a live answer; so does a message whose stream breaks off. Nothing el
 from __future__ import annotations
 
 from eventlog import events as ev
+from eventlog.importers.common.conversation_parts import added
 from eventlog.importers.common.importer import Report, own_id
-from eventlog.importers.common.usage import added
 from eventlog.importers.streams.session import StreamSession
 from eventlog.streams.answer import API, AnswerReader
 from eventlog.streams.odd_endings import FILTERED, UNKNOWN, WITHHELD, input_of, not_whole

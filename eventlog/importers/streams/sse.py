@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from eventlog.importers.common.importer import Report
-from eventlog.importers.common.json_lines import DamagedLineError, Line, is_array, is_object, lines, parse, sound
+from eventlog.importers.common.json_lines import DamagedLineError, Line, is_array, is_object, lines, parse
 
 __all__ = ["DONE", "Record", "kind_of_stream", "records"]
 
@@ -69,7 +69,7 @@ def _dispatch(data: list[Line], report: Report) -> Iterator[Record]:
         if line.data == DONE.encode():
             yield Record(line.number, None)
             continue
-        found = sound(line, report)
+        found = _sound(line, report)
         if found is None:
             continue
         value, plain = found
@@ -77,6 +77,18 @@ def _dispatch(data: list[Line], report: Report) -> Iterator[Record]:
             yield Record(line.number, value, plain)
         else:
             report.skip(line.number, "not an object")
+
+
+def _sound(line: Line, report: Report) -> tuple[Any, bool] | None:
+    """Parse a line; a damaged line is reported and gives None."""
+    if line.data is None:
+        report.skip(line.number, "longer than 32 MiB")
+        return None
+    try:
+        return parse(line.data)
+    except DamagedLineError as error:
+        report.skip(line.number, str(error) if line.ended else f"incomplete last line ({error})")
+        return None
 
 
 def kind_of_stream(start: bytes) -> str:

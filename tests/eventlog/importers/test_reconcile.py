@@ -18,7 +18,8 @@ from eventlog.errors import LeaseHeldError
 from eventlog.importers import Report, import_file
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.remainder import emit
-from eventlog.importers.reconcile import BATCH_EVENTS, reconcile
+from eventlog.importers.common.target import BATCH_EVENTS
+from eventlog.importers.reconcile import reconcile
 from eventlog.values import Origin, Text
 from tests.support.export_sessions import jsonl
 from tests.support.import_counts import recorded

@@ -7,8 +7,9 @@ whole.  `Candidate.version` translates versions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -18,28 +19,47 @@ from eventlog.history.ancestry import ancestry, spans
 from eventlog.session.session import Session
 from eventlog.store import Store
 
-__all__ = ["Candidate", "subject_of"]
+__all__ = ["BEGINNING", "Candidate", "Comparable", "Place", "subject_of"]
 
 SNAPSHOT = (ev.SessionRenamed, ev.SessionArchived, ev.ForeignKept)
 """Events that `ImportBatch.snapshot` may hold; the remainders of records are history."""
+
+Comparable: TypeAlias = Callable[[int, ev.Event], object]
+"""Returns of a time and an event what must be equal in the file and in the store."""
+
+
+class Place(NamedTuple):
+    """Where a session begins: behind a version of the file, and behind one of the store."""
+
+    base: int = 0
+    after: int = 0
+    inherited: Callable[[int], int] = int
+    """Returns the stored version of a version up to `base`."""
+    is_shifted: bool = False
+    """Whether some stored versions up to there are not those of the file."""
+
+
+BEGINNING = Place()
 
 
 class Candidate:
     """One stored session, compared with the file's."""
 
-    def __init__(self, store: Store, name: str, *, snapshots: bool) -> None:
+    def __init__(self, store: Store, name: str, place: Place, comparable: Comparable, *, snapshots: bool) -> None:
         self.store = store
         self.name = name
+        self.place = place
+        self._comparable = comparable
         self._snapshots = snapshots
-        self._events = self._stored()
+        self._events = self._stored(place.after)
         self._shifts: list[int] = []
-        """The file's versions from each of these on are one greater here."""
+        """The file's own versions from each of these on are one greater here."""
         self.common: int = 0
         """Number of the file's events that agree."""
-        self.base: int = 0
-        """Number of stored versions that agree: where a fork would begin."""
-        self.read: int = 0
-        """Number of stored versions that were read: where an append to all of them goes on."""
+        self.base: int = place.after
+        """Stored version up to which all agrees: where a fork would begin."""
+        self.read: int = place.after
+        """Stored version that was read last: where an append to all of them goes on."""
         self.agrees: bool = True
         self.ended: bool = False
 
@@ -48,10 +68,15 @@ class Candidate:
         """The session, which loads its state; only for writing."""
         return self.store.session(self.name)
 
-    def compare(self, event: ev.Event) -> None:
+    @property
+    def is_shifted(self) -> bool:
+        """Whether some stored versions are not those of the file."""
+        return bool(self._shifts) or self.place.is_shifted
+
+    def compare(self, time: int, event: ev.Event) -> None:
         """Compare the file's next event."""
         stored = self._next()
-        if stored is not None and _comparable(self.translate(event)) == _comparable(stored):
+        if stored is not None and self._comparable(time, self.translate(event)) == self._comparable(*stored):
             self.common += 1
             self.base = self.read
         else:
@@ -70,11 +95,25 @@ class Candidate:
 
     def version(self, version: int) -> int:
         """Return the stored version of the file's version."""
-        return version + sum(since <= version for since in self._shifts)
+        own = version - self.place.base
+        if own <= 0:
+            return self.place.inherited(version)
+        return self.place.after + own + sum(since <= own for since in self._shifts)
 
     def translate(self, event: ev.Event) -> ev.Event:
         """Return the event with stored versions."""
-        return replace(event, to=self.version(event.to)) if isinstance(event, ev.RolledBack) else event
+        if not self.is_shifted:
+            return event
+        if isinstance(event, ev.RolledBack):
+            return replace(event, to=self.version(event.to))
+        if isinstance(event, ev.RecordForgotten):
+            ranges = ((self.version(first), self.version(last)) for first, last in event.ranges)
+            return replace(event, ranges=tuple(ranges))
+        if isinstance(event, ev.StepStarted) and event.view_version:
+            return replace(event, view_version=self.version(event.view_version))
+        if isinstance(event, ev.AssistantMessageStarted) and event.seen:
+            return replace(event, seen=self.version(event.seen))
+        return event
 
     def inherit(self, other: Candidate) -> None:
         """Begin as a fork of `other` at the last event that agrees."""
@@ -82,21 +121,22 @@ class Candidate:
 
     def snapshot(self) -> dict[tuple[type, str], Recorded]:
         """Return the newest stored snapshot: the latest event about each thing."""
-        return {subject_of(stored.event): stored for stored in self._stored() if _is_snapshot(stored.event)}
+        return {subject_of(stored.event): stored for stored in self._stored(0) if _is_snapshot(stored.event)}
 
-    def _stored(self, after: int = 0) -> Iterator[Recorded]:
+    def _stored(self, after: int) -> Iterator[Recorded]:
         """Yield the events of the session after a version, inherited ones included."""
         log = self.store.log
         for span in spans(log, ancestry(log, self.name), after, self.store.info(self.name).version):
             yield from span.events()
 
-    def _next(self) -> ev.Event | None:
-        """Return the next stored event that the file may have, too."""
+    def _next(self) -> tuple[int, ev.Event] | None:
+        """Return the next stored event that the file may have, too, with its time."""
         for stored in self._events:
             self.read += 1
             event = stored.event
-            if not isinstance(event, ev.SessionForked) and not (self._snapshots and _is_snapshot(event)):
-                return event
+            is_own = isinstance(event, ev.SessionForked) and self.common > 0
+            if not is_own and not (self._snapshots and _is_snapshot(event)):
+                return stored.time, event
             self._shifts.append(self.common + 1)
         return None
 
@@ -109,10 +149,3 @@ def subject_of(event: ev.Event) -> tuple[type, str]:
 def _is_snapshot(event: ev.Event) -> bool:
     """Whether the event may be of a snapshot, in a format that has them."""
     return isinstance(event, SNAPSHOT) and not (isinstance(event, ev.ForeignKept) and event.of.startswith("line"))
-
-
-def _comparable(event: ev.Event) -> ev.Event:
-    """Return the event without fields in which two imports of one session may differ."""
-    if isinstance(event, ev.SessionStarted) and event.origin is not None:
-        return replace(event, origin=replace(event.origin, path=""), parent=None)
-    return event

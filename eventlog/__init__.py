@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from eventlog.records.feed import Feed
     from eventlog.records.read import Forgotten, Redacted
     from eventlog.search.hit import SearchHit, SearchPage
+    from eventlog.search.usage import DayUsage, UsageByDay
 
 __all__ = [
     "Agent",
@@ -145,6 +146,7 @@ __all__ = [
     "CursorError",
     "DamagedError",
     "DataError",
+    "DayUsage",
     "DeltaRun",
     "Deny",
     "Edit",
@@ -230,6 +232,7 @@ __all__ = [
     "UnknownStreamError",
     "UnsupportedStorageError",
     "Usage",
+    "UsageByDay",
     "Values",
     "WindowTooSmallError",
     "errors",
@@ -256,6 +259,7 @@ _HOMES = {
     "records.feed": ("Feed",),
     "records.read": ("Forgotten", "Redacted"),
     "search.hit": ("SearchHit", "SearchPage"),
+    "search.usage": ("DayUsage", "UsageByDay"),
 }
 
 

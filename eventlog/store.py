@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from eventlog.search.hit import SearchPage
     from eventlog.search.said import Kind
     from eventlog.search.search import Searcher
+    from eventlog.search.usage import UsageByDay
 
 __all__ = ["Store"]
 
@@ -138,16 +139,7 @@ class Store(SessionStore):
         file: an encrypted one, or one in a directory that may not be written to. `scope` searches
         the sessions of one scope. A page has at most `limit` texts.
         """
-        self.host.require_open()
-        searcher = self._searcher
-        if searcher is None:
-            from eventlog.search.search import Searcher
-
-            with self.registry.lock:  # another thread may have made one
-                searcher = self._searcher = self._searcher or Searcher(
-                    self.log, self.host.clock, self.host.require_open
-                )
-        return searcher.search(
+        return self._index().search(
             words,
             session=session,
             scope=scope,
@@ -161,6 +153,43 @@ class Store(SessionStore):
             limit=limit,
             wait=wait,
         )
+
+    def usage_by_day(
+        self,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        scope: str | None = None,
+        model: str | None = None,
+        wait: float | None = SEARCH_WAIT,
+    ) -> UsageByDay:
+        """Replies, errors, tokens and cost of each day, scope and model, by the days of UTC.
+
+        Each event counts once, at its own time: what a fork inherited counts for the session in
+        which it happened, and what a rollback hides was spent. An erased session counts no more.
+        A call without a recorded cost is estimated by the store's catalogue of now, or counts as
+        unpriced. `since` and `until` are UTC milliseconds: the days that begin from the first on
+        and before the second. `scope` and `model` choose those of one name; None is no filter.
+
+        It is read from the index of `search`, brought up to date for at most `wait` seconds (None:
+        as long as it takes); `UsageByDay.behind` says how much is missing.
+        """
+        return self._index().usage_by_day(
+            self.host.models, since=since, until=until, scope=scope, model=model, wait=wait
+        )
+
+    def _index(self) -> Searcher:
+        """Return what searches this store, made at the first search."""
+        self.host.require_open()
+        searcher = self._searcher
+        if searcher is None:
+            from eventlog.search.search import Searcher
+
+            with self.registry.lock:  # another thread may have made one
+                searcher = self._searcher = self._searcher or Searcher(
+                    self.log, self.host.clock, self.host.require_open
+                )
+        return searcher
 
     def cursor(self) -> str:
         """The cursor behind everything that is committed now, for `subscribe`."""

@@ -45,7 +45,7 @@ LAYERS: dict[str, str] = {
         | aider chatgpt claude_code cline codex gemini pi role_list watched_files | reconcile formats | one_file | growing_file
         | followed_files | __init__
     """,
-    "eventlog.search": "spacing said file | hit query snippet rows | asked commit_rows sight | catch_up read | results | search",
+    "eventlog.search": "spacing said file | hit query snippet rows | asked commit_rows sight | catch_up read usage | results | search",
     "eventlog.adapters": """
         settled unshared odd_values openai_settings signed name_keys claude_uuids
         | claude_keys pydantic_messages framework_feed pydantic_entries langgraph claude_nodes | entry_feed google_adk_events openai_feed | google_adk_keys openai_snapshot

@@ -22,7 +22,7 @@ from eventlog.log.contract import Log
 from eventlog.log.digests import digests_in
 from eventlog.search.rows import Named, Rows, name_of
 from eventlog.search.said import said_by
-from eventlog.values import Content, Reasoning, Tool
+from eventlog.values import Content, MessageError, Reasoning, Tool
 
 __all__ = ["PIECE", "Update", "deltas_of", "reader_of"]
 
@@ -141,7 +141,18 @@ class Update:
                 self._say(span, event, text)
             case ev.UserMessageAdded() | ev.AssistantMessageStarted():
                 kind = _USER if isinstance(event, ev.UserMessageAdded) else _ASSISTANT
-                self._rows.put(Named(self._stream(span), name_of("message", event.message), span.first, kind))
+                begun = Named(self._stream(span), name_of("message", event.message), span.first, kind)
+                if isinstance(event, ev.AssistantMessageStarted):
+                    begun.tool = self._rows.model(event.model)
+                    self._rows.spend(begun.stream, span.first, span.time, begun.tool, reply=True)
+                self._rows.put(begun)
+            case ev.MessageFinished(error=MessageError(name=name)) if name != "aborted":  # a stop is no error
+                model = self._find(span, "message", event.message).tool
+                self._rows.spend(self._stream(span), span.first, span.time, model, error=True)
+            case ev.UsageRecorded():
+                error = event.failed and event.message is None  # else its reply ends with one
+                model = self._rows.model(event.model)
+                self._rows.spend(self._stream(span), span.first, span.time, model, error=error, call=event)
             case ev.MessageRemoved():
                 self._rows.removals.append((self._stream(span), name_of("message", event.message), span.first))
             case ev.PartRemoved():
@@ -305,7 +316,8 @@ class Update:
                     continue
                 if kind == "message" and isinstance(item, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
                     user = isinstance(item, ev.UserMessageAdded)
-                    return Named(stream, name_of(kind, id), other.first, _USER if user else _ASSISTANT)
+                    model = 0 if isinstance(item, ev.UserMessageAdded) else self._rows.model(item.model)
+                    return Named(stream, name_of(kind, id), other.first, _USER if user else _ASSISTANT, model)
                 if kind == "part" and isinstance(item, ev.PartStarted):
                     if isinstance(item.kind, Tool):
                         tool = self._rows.label(item.kind.tool)

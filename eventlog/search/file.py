@@ -6,7 +6,7 @@ name takes its place, so a process that still has the old one open harms no othe
 
 The words of a text are in `words`, a full-text table that stores no text. The number of a row says
 when the text was said: the second, times `SLOTS`, and a free place in it. So the newest hits are
-found first without looking at the others.
+found first without looking at the others. `spent` has what each model call used, by day.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["MEMORY", "SLOTS", "IndexFile", "StrayRowError", "end_transaction", "
 MEMORY = ":memory:"
 SLOTS = 16
 """Rows of a second; those over that take the next free number."""
-_VERSION = 1
+_VERSION = 2
 """Version of the tables, and of what is a word: change it with either."""
 _LOCK = "search.lock"
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
@@ -52,6 +52,13 @@ CREATE TABLE rollbacks (stream INTEGER NOT NULL, version INTEGER NOT NULL, targe
     PRIMARY KEY (stream, version)) WITHOUT ROWID;
 CREATE TABLE removals (stream INTEGER NOT NULL, name INTEGER NOT NULL, version INTEGER NOT NULL,
     PRIMARY KEY (stream, name, version)) WITHOUT ROWID;
+CREATE TABLE spent (
+    day INTEGER NOT NULL, stream INTEGER NOT NULL, version INTEGER NOT NULL, model INTEGER NOT NULL,
+    reply INTEGER NOT NULL, error INTEGER NOT NULL, call INTEGER NOT NULL, failed INTEGER NOT NULL,
+    input INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL,
+    cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL, cost TEXT,
+    PRIMARY KEY (day, stream, version)
+) WITHOUT ROWID;
 CREATE TABLE crowded (second INTEGER PRIMARY KEY, next INTEGER NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5 (
     text, tags, content='', tokenize="unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"

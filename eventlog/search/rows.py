@@ -9,12 +9,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple
 
+from eventlog.events import UsageRecorded
 from eventlog.search.file import SLOTS
 from eventlog.search.spacing import spaced
+from eventlog.values import Model, Tokens, Usage
 
 __all__ = ["Named", "Rows", "name_of", "second_of"]
 
 _LAST_SECOND = 1 << 40
+_LARGEST = 1 << 40
+"""Tokens of a call, at most."""
 
 
 def name_of(kind: str, id: str) -> int:
@@ -38,7 +42,7 @@ class Named(msgspec.Struct):
     kind: int
     """Who says its text; of a call it is the result."""
     tool: int = 0
-    """Label of the tool's name."""
+    """Label of the tool's name; of an answer its model's."""
     said: int | None = None
     """The newest row of its text."""
     called: int | None = None
@@ -75,6 +79,8 @@ class Rows:
         """Stream, version and target of each."""
         self.removals: list[tuple[int, int, int]] = []
         """Stream, name and version of each."""
+        self.spent: list[tuple[int | str | None, ...]] = []
+        """Rows of replies, errors and model calls."""
         self._names: dict[tuple[int, int], Named] = {}
         self._streams: dict[str, tuple[int, int] | None] = {}
         self._labels: dict[str, int] = {}
@@ -117,6 +123,10 @@ class Rows:
             self._labels[name] = int(found[0])
         return self._labels[name]
 
+    def model(self, model: Model | None) -> int:
+        """Return the number of a model."""
+        return self.label("" if model is None else str(model))
+
     def label_name(self, label: int) -> str:
         """Return the name of a scope or tool."""
         found = self._one("SELECT name FROM labels WHERE id = ?", label)
@@ -136,6 +146,26 @@ class Rows:
         """Add a message or part; later changes of it are written, too."""
         self._names[named.stream, named.name] = named
         return named
+
+    # -- usage ---------------------------------------------------------------------------------
+
+    def spend(
+        self,
+        stream: int,
+        version: int,
+        time: int,
+        model: int,
+        *,
+        reply: bool = False,
+        error: bool = False,
+        call: UsageRecorded | None = None,
+    ) -> None:
+        """Count a reply that begins, an error, or a model call on the day of its event."""
+        usage = Usage(Tokens()) if call is None else call.usage
+        counts = (min(max(count, -_LARGEST), _LARGEST) for count in astuple(usage.tokens)[:5])
+        cost = None if usage.cost is None else str(usage.cost)
+        flags = reply, error, call is not None, call is not None and call.failed
+        self.spent.append((second_of(time) // 86_400, stream, version, model, *flags, *counts, cost))
 
     # -- texts ---------------------------------------------------------------------------------
 
@@ -188,5 +218,6 @@ class Rows:
         write(_PUT, map(astuple, self._names.values()))
         write("REPLACE INTO rollbacks VALUES (?, ?, ?)", self.rollbacks)
         write("REPLACE INTO removals VALUES (?, ?, ?)", self.removals)
+        write("REPLACE INTO spent VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", self.spent)
         if self._late != self._was_late:
             self.connection.execute("REPLACE INTO facts VALUES ('late', ?)", (self._late,))

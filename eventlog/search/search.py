@@ -1,4 +1,4 @@
-"""Searches of a store: bring its index up to date, then ask it.
+"""Searches of a store, and usage by day: bring the index up to date, then ask it.
 
 The index is a file beside the files of the store (`file.py`). Where no file may be written, and for
 an encrypted store, whose words no file may have, it is in memory and has an upper bound.
@@ -13,17 +13,21 @@ from contextlib import contextmanager
 from errno import EDQUOT, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC
 from fcntl import LOCK_SH, LOCK_UN, flock
 from pathlib import Path
+from sqlite3 import Connection
 from threading import TIMEOUT_MAX, RLock
+from typing import TypeVar
 
 from eventlog.errors import CallError, EventlogError, StorageError
 from eventlog.history.cursor import hit_place, hits_cursor, tags_at
 from eventlog.log.contract import Log
-from eventlog.search.asked import Asked, asked_for
+from eventlog.models.catalogue import ModelCatalogue
+from eventlog.search.asked import asked_for
 from eventlog.search.catch_up import Follower, reached_in
 from eventlog.search.file import IndexFile, end_transaction, is_damage, sqlite_errors
 from eventlog.search.hit import SearchPage
 from eventlog.search.results import Results
-from eventlog.validation import require, require_wait
+from eventlog.search.usage import UsageByDay, usage_by_day
+from eventlog.validation import require, require_or_none, require_wait
 
 __all__ = ["MAX_MEMORY", "Searcher"]
 
@@ -31,6 +35,7 @@ MAX_MEMORY = 64_000_000
 """Most characters of a store that is searched without an index file."""
 _PASSING = (ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM, EIO, ENOENT)
 """Errors that pass: an index in memory would be used for as long as the store is open."""
+T = TypeVar("T")
 
 
 class Searcher:
@@ -74,20 +79,58 @@ class Searcher:
         require(int, limit, "a limit is a whole number")
         if limit < 1:
             raise CallError(f"a page has one hit or more, not {limit}")
+        place = None if cursor is None else hit_place(cursor, self._log, asked.fields)
+
+        def page(reader: Connection, behind: int) -> SearchPage:
+            hits, last = Results(self._log, reader, asked, place).hits(limit)
+            following = None if last is None else hits_cursor(self._log, asked.fields, last)
+            return SearchPage(tuple(hits), following, behind)
+
+        return self._answer(page, wait)
+
+    def usage_by_day(
+        self,
+        models: ModelCatalogue,
+        *,
+        since: int | None,
+        until: int | None,
+        scope: str | None,
+        model: str | None,
+        wait: float | None,
+    ) -> UsageByDay:
+        """Return usage by day, scope and model; see `Store.usage_by_day`."""
+        for text in (scope, model):
+            require_or_none(str, text, "a scope and a model are str")
+        for day in (since, until):
+            require_or_none(int, day, "since and until are UTC milliseconds, whole numbers")
+
+        def days(reader: Connection, behind: int) -> UsageByDay:
+            found = usage_by_day(self._log, reader, models, since=since, until=until, scope=scope, model=model)
+            return UsageByDay(found, behind)
+
+        return self._answer(days, wait)
+
+    def _answer(self, ask: Callable[[Connection, int], T], wait: float | None) -> T:
+        """Bring the index up to date, and ask it while it stands still; make a damaged one anew."""
         if wait is not None:
             require_wait(wait)
         self._log.require_keys()
-        place = None if cursor is None else hit_place(cursor, self._log, asked.fields)
         deadline = None if wait is None else time.monotonic() + min(max(wait, 0.0), TIMEOUT_MAX)
         was_damaged = False
         while True:
             self._require_open()
             with self._kept() as directory:
-                index, follower = opened = self._current(directory)
+                index, follower = self._current(directory)
                 try:
                     with sqlite_errors(index.path or "in memory"):
                         follower.catch_up(deadline)
-                        return self._page(opened, asked, place, limit)
+                        with index.read_lock:
+                            end_transaction(index.reader)
+                            try:
+                                index.reader.execute("BEGIN")
+                                return ask(index.reader, follower.behind_of(index.reader))
+                            finally:
+                                end_transaction(index.reader)
                 except StorageError:
                     if index.is_there:
                         raise  # else it was removed, so it cannot be written
@@ -122,20 +165,6 @@ class Searcher:
                 flock(held, LOCK_UN)  # a child of `os.fork` may have inherited the file
                 os.close(held)
         yield None
-
-    def _page(self, opened: tuple[IndexFile, Follower], asked: Asked, place: int | None, limit: int) -> SearchPage:
-        index, follower = opened
-        with index.read_lock:
-            reader = index.reader
-            end_transaction(reader)
-            try:
-                reader.execute("BEGIN")
-                hits, last = Results(self._log, reader, asked, place).hits(limit)
-                behind = follower.behind_of(reader)
-            finally:
-                end_transaction(reader)
-        following = None if last is None else hits_cursor(self._log, asked.fields, last)
-        return SearchPage(tuple(hits), following, behind)
 
     def _current(self, directory: Path | None) -> tuple[IndexFile, Follower]:
         """Return the index of the store as it is now; open it, or open it anew."""

@@ -148,6 +148,7 @@ STORE: Table = {
     "Store.search, the first": history(
         lambda at, _: at.store.search("answer"), "takes in all that was said", copied=True
     ),
+    "Store.usage_by_day": history(lambda at, _: at.store.usage_by_day(), "reads a row of each model call", _indexed),
     "Store.session": constant(lambda at, _: at.store.session("long")),
     "Store.sessions": output(lambda at, _: sum(1 for _ in at.store.sessions())),
     "Store.sessions, a page by name": constant(

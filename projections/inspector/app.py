@@ -20,6 +20,7 @@ from projections.inspector.markup import found_pieces, visible
 from projections.inspector.room import Rooms
 from projections.inspector.stored_file import stored_file
 from projections.inspector.taken_out import message_copies, session_file
+from projections.inspector.usage import models_used, usage_over_time
 from projections.server import live_app
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None
         Route("/api/sessions", pages.sessions),
         Route("/api/search", pages.answer(pages.found)),
         Route("/api/scopes", pages.answer(lambda _: {"scopes": pages.catalogue.scopes()})),
+        Route("/api/usage", pages.answer(lambda request: usage_over_time(store, request.query_params))),
+        Route("/api/models", pages.answer(lambda _: {"models": models_used(store)})),
         Route("/api/families", pages.answer(lambda _: pages.catalogue.families())),
         Route("/api/asked", pages.answer(lambda request: asked.listed(request.query_params))),
         Route("/api/answer", pages.posted(asked.answer), methods=["POST"]),

@@ -34,6 +34,8 @@ _FRESH = 2.0
 """Seconds for which all heads are not read again."""
 _SELDOM = 10.0
 """Seconds for which sub-sessions are not counted again."""
+_WAIT = 1.0
+"""Seconds for which the index of models is brought up to date."""
 _ORDERS: dict[str, Callable[[SessionInfo], Any]] = {
     "": lambda info: info.updated,
     "created": lambda info: info.created,
@@ -50,7 +52,7 @@ class Wanted(NamedTuple):
 
     Those of one `scope`, `archived` or not, sub-sessions or not, in one `state`, below one
     `parent`, with a `text` in the title, active at `since` or later and before `until` (UTC
-    milliseconds), that cost `least` US dollars by what was recorded.
+    milliseconds), that cost `least` US dollars by what was recorded and used a `model`.
     """
 
     scope: str | None = None
@@ -62,12 +64,15 @@ class Wanted(NamedTuple):
     since: int = 0
     until: int = 0
     least: Decimal | None = None
+    model: str | None = None
     sort: str = ""
 
     @property
     def is_special(self) -> bool:
         """Whether the store has no list of these: all heads are read."""
-        return bool(self.parent or self.text or self.since or self.until or self.least or self.sort)
+        return bool(
+            self.parent or self.text or self.since or self.until or self.least or self.model is not None or self.sort
+        )
 
     @classmethod
     def asked(cls, query: Mapping[str, str]) -> Self:
@@ -89,6 +94,7 @@ class Wanted(NamedTuple):
             since=number(query, "since", 0),
             until=number(query, "until", 0),
             least=dollars,
+            model=query.get("model"),
             sort=sort,
         )
 
@@ -148,6 +154,8 @@ class Catalogue:
         self._infos: list[SessionInfo] = []
         self._mark = ""
         self._read_at = 0.0
+        self._used: tuple[str | None, float, frozenset[str]] = (None, 0.0, frozenset())
+        """A model, when its sessions were looked for, and which they are."""
 
     def everyone(self, fresh: float = _FRESH) -> list[SessionInfo]:
         """All sessions, in the order of their ids, as they were at most `fresh` seconds ago."""
@@ -187,6 +195,7 @@ class Catalogue:
     def _chosen(self, wanted: Wanted) -> list[SessionInfo]:
         """All sessions that a special list has, in its order; it reads the heads of all."""
         known = {info.id for info in self.everyone()}
+        users = None if wanted.model is None else self._users(wanted.model)
         title, upto = wanted.text.casefold(), wanted.until or 1 << 62
         found = [
             info
@@ -198,8 +207,19 @@ class Catalogue:
             and wanted.since <= info.updated < upto
             and (wanted.least is None or (info.spent or 0) >= wanted.least)
             and title in info.title.casefold()
+            and (users is None or info.id in users)
         ]
         return sorted(found, key=lambda info: (-_ORDERS[wanted.sort](info), -info.updated, info.id))
+
+    def _users(self, model: str) -> frozenset[str]:
+        """The sessions that used a model, as they were at most some seconds ago."""
+        with self._lock:
+            asked, read, users = self._used
+            if asked != model or monotonic() - read > _SELDOM:
+                found = self._store.usage_by_day(model=model, wait=_WAIT)
+                users = frozenset[str]().union(*(used.sessions for used in found.days))
+                self._used = model, -_SELDOM if found.behind else monotonic(), users
+            return users
 
     def with_state(self, info: SessionInfo) -> SessionInfo:
         """Return the facts with whether a task runs the session, or has to go on with it."""

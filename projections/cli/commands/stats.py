@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from click import Choice, UsageError, option
 
 from projections.cli import output
 from projections.cli.amounts import dollars, number
@@ -26,14 +29,26 @@ __all__ = ["run"]
 
 @paged_command
 @OPTIONAL_SESSION
+@option("--by", type=Choice(["day"]), help="List the usage of the store by day of UTC.")
 @JSON
-def run(context: Context, session: str | None, *, json: bool) -> None:
+def run(context: Context, session: str | None, by: str | None, *, json: bool) -> None:
     """Count what a session or the store holds, and what it cost.
 
     Of the store it also lists the sessions that cost most, and those with most tokens. A call
     without a recorded cost is estimated by list prices, where the catalogue knows its model.
     """
+    if by is not None and session is not None:
+        raise UsageError("--by is for the store: leave the session out")
     with reading(context) as store:
+        if by is not None:
+            from projections.inspector.usage import usage_over_time
+
+            days = usage_over_time(store, {}, wait=None)["days"]
+            if json:
+                output.document({"days": days})
+            else:
+                _print_days(days)
+            return
         if session is None:
             totals = _store_stats(store, store_path(context))
             if json:
@@ -154,6 +169,26 @@ def _print_store(totals: dict[str, Any], ids: Iterable[str], prices: str) -> Non
                 flexible=["title"],
                 styles={title: "yellow", "cost": "green"},
             )
+
+
+def _print_days(days: list[dict[str, Any]]) -> None:
+    """Print a row for each day; 0 is the day of what has no time."""
+    numbers = ["sessions", "replies", "errors", "calls", "input", "cached", "output", "cost"]
+    output.table(
+        ["day", *numbers],
+        [
+            (
+                datetime.fromtimestamp(each["day"] / 1000, UTC).date().isoformat() if each["day"] else "no date",
+                *(number(each[name]) for name in ("sessions", "replies", "errors", "calls", "input")),
+                number(each["cache_read"] + each["cache_write"]),
+                number(each["output"]),
+                _cost(each) or ("unknown" if each["calls"] else None),
+            )
+            for each in days
+        ],
+        numbers=numbers,
+        styles={"day": "yellow", "cost": "green"},
+    )
 
 
 def _session_stats(session: Session) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 // What the page asks its server for. Answers with an error become an Error with the server's sentence.
 
-/** Get JSON: `get("messages", {session: id, before: 12})`; null and undefined are left out. */
+const NAMED = ["scope", "model"]; // "" is one without a name
+
+/** Get JSON: `get("messages", {session: id, before: 12})`; null, undefined and "" are left out. */
 export async function get(name, query = {}, signal) {
   const answer = await fetch(address(name, query), { signal, headers: { accept: "application/json" } });
   return read(answer);
@@ -22,7 +24,7 @@ export async function post(name, body) {
 }
 
 export function address(name, query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const given = Object.entries(query).filter(([name, value]) => value !== null && value !== undefined && (value !== "" || NAMED.includes(name)));
   const text = new URLSearchParams(given).toString();
   return `api/${name}${text ? `?${text}` : ""}`;
 }

@@ -10,6 +10,7 @@ import { Steps } from "./steps.js";
 import { Tree } from "./tree.js";
 import { Replay } from "./replay.js";
 import { Search } from "./search.js";
+import { Usage } from "./usage.js";
 
 const VIEWS = [
   ["", "Transcript", Transcript],
@@ -75,7 +76,7 @@ function App() {
     ...Object.fromEntries(VIEWS.map(([name], index) => [String(index + 1), () => (inSession ? (location.hash = link("s", path[1], name)) : false)])),
   });
   useEffect(() => {
-    if (!inSession) document.title = path[0] === "search" ? `${query.get("q") || ""} – search – eventlog` : "Sessions – eventlog";
+    if (!inSession) document.title = path[0] === "search" ? `${query.get("q") || ""} – search – eventlog` : `${path[0] === "usage" ? "Usage" : "Sessions"} – eventlog`;
   });
   const search = (event) => {
     event.preventDefault();
@@ -90,10 +91,11 @@ function App() {
       <form role="search" onSubmit=${search}>
         <input ref=${field} type="search" aria-label="Search everything that was said" placeholder="Search everything that was said" value=${path[0] === "search" ? query.get("q") : ""} />
       </form>
+      <a class="to-usage" href="#/usage" aria-current=${path[0] === "usage" ? "page" : null}>Usage</a>
       <button class="quiet" onClick=${nextTheme} aria-label=${`Colours: ${theme || "as the system"}`} title="Colours (t)">${{ "": "◐", light: "☀", dark: "☾" }[theme]}</button>
       <button class="quiet" onClick=${() => help.current.showModal()} aria-label="Keys" title="Keys (?)">?</button>
     </header>
-    ${inSession ? html`<${Session} key=${path[1]} id=${path[1]} path=${path.slice(2)} query=${query} />` : path[0] === "search" ? html`<${Search} query=${query} />` : html`<${Sessions} query=${query} />`}
+    ${inSession ? html`<${Session} key=${path[1]} id=${path[1]} path=${path.slice(2)} query=${query} />` : path[0] === "search" ? html`<${Search} query=${query} />` : path[0] === "usage" ? html`<${Usage} query=${query} />` : html`<${Sessions} query=${query} />`}
     <dialog ref=${help} aria-labelledby="keys-title" onClick=${(event) => event.target === help.current && help.current.close()}>
       <h2 id="keys-title">Keys</h2>
       <dl class="keys">${KEYS.map(([key, what]) => html`<dt><kbd>${key}</kbd></dt><dd>${what}</dd>`)}</dl>

@@ -11,7 +11,7 @@ export function Search({ query }) {
   const [error, setError] = useState(null);
   const rows = useRef(null);
   const { value: titled } = useLoaded((signal) => (words && !filters.session ? get("sessions", { text: words, limit: 5 }, signal) : Promise.resolve(null)), [words]);
-  const load = (cursor, signal) => get("search", { words, ...filters, cursor }, signal);
+  const load = (cursor, signal) => get("search", { words, ...filters, scope: filters.scope || null, cursor }, signal);
   useEffect(() => {
     const control = new AbortController();
     setPages(null);

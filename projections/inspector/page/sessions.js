@@ -7,7 +7,7 @@ const ENOUGH = 50; // sessions of a state that are looked for unasked
 const STATES = [["", "All"], ["running", "Running"], ["unfinished", "Unfinished"], ["asked", "Asked"]];
 
 const SORTS = { "": "latest first", created: "newest first", cost: "most expensive first", tokens: "most tokens first", messages: "longest first" };
-const FIELDS = ["scope", "state", "archived", "text", "sort", "since", "until", "cost", "subsessions"]; // of the address
+const FIELDS = ["scope", "state", "archived", "text", "sort", "since", "until", "cost", "model", "subsessions"]; // of the address
 
 /** The beginning of a day of the address, or of the day after it, as the server wants it. */
 const dayOf = (text, plus = 0) => {
@@ -19,15 +19,17 @@ export function Sessions({ query }) {
   const given = Object.fromEntries(FIELDS.map((name) => [name, query.get(name)]));
   const { scope, sort } = given;
   const [state, text, archived] = [given.state || "", given.text || "", given.archived || "no"];
-  const unfolded = given.subsessions === "all" || state || text; // a sub-session that is looked for is shown
+  const unfolded = given.subsessions === "all" || state || text || given.model; // a sub-session that is looked for is shown
   const [list, setList] = useState(null);
   const [error, setError] = useState(null);
   const [more, setMore] = useState([]);
   const { value: scopes } = useLoaded((signal) => get("scopes", {}, signal), []);
   const { value: families } = useLoaded((signal) => get("families", {}, signal), [list && list.sessions.map((info) => info.id).join()]);
+  const [choosing, setChoosing] = useState(Boolean(given.model)); // models are looked for once they are needed
+  const { value: models } = useLoaded((signal) => (choosing ? get("models", {}, signal) : Promise.resolve(null)), [choosing]);
   const rows = useRef(null);
   const asking = useRef(null);
-  const asked = { scope, state, text, sort, archived: archived === "all" ? null : archived, subsessions: unfolded ? null : "no", since: dayOf(given.since), until: dayOf(given.until, 1), cost: given.cost };
+  const asked = { scope, state, text, sort, archived: archived === "all" ? null : archived, subsessions: unfolded ? null : "no", since: dayOf(given.since), until: dayOf(given.until, 1), cost: given.cost, model: given.model || null };
   const key = JSON.stringify(asked);
 
   useEffect(() => {
@@ -89,7 +91,7 @@ export function Sessions({ query }) {
     clearTimeout(typing.current);
     typing.current = setTimeout(() => location.replace(to({ text: value })), 150);
   };
-  const narrowed = given.since || given.until || given.cost || given.subsessions || archived === "all";
+  const narrowed = given.since || given.until || given.cost || given.model || given.subsessions || archived === "all";
   return html`
     <main id="main" class="list" tabindex="-1">
       <div class="list-head">
@@ -104,10 +106,15 @@ export function Sessions({ query }) {
           <select aria-label="Order" onChange=${go("sort")}>${Object.entries(SORTS).map(([name, label]) => html`<option value=${name} selected=${name === (sort || "")}>${label}</option>`)}</select>
         </div>
       </div>
-      <details class="more-filters" open=${Boolean(narrowed)}><summary>More filters</summary>
+      <details class="more-filters" open=${Boolean(narrowed)} onToggle=${(event) => event.currentTarget.open && setChoosing(true)}><summary>More filters</summary>
         <label>active from <input type="date" value=${given.since || ""} onChange=${go("since")} /></label>
         <label>to <input type="date" value=${given.until || ""} onChange=${go("until")} /></label>
         <label>cost at least $ <input type="number" min="0" step="any" value=${given.cost || ""} onChange=${go("cost")} /></label>
+        <label>model <select aria-label="Model" onChange=${go("model")}>
+          <option value="" selected=${!given.model}>any</option>
+          ${given.model && !models?.models.some((each) => each.model === given.model) && html`<option value=${given.model} selected>${given.model}</option>`}
+          ${models?.models.map((each) => html`<option value=${each.model} selected=${given.model === each.model}>${each.shown} (${count(each.sessions)})</option>`)}
+        </select></label>
         <label class="check"><input type="checkbox" checked=${archived === "all"} onChange=${(event) => (location.hash = to({ archived: event.target.checked ? "all" : "" }))} /> archived</label>
         <label class="check"><input type="checkbox" checked=${given.subsessions === "all"} onChange=${(event) => (location.hash = to({ subsessions: event.target.checked ? "all" : "" }))} /> sub-sessions beside the others</label>
       </details>

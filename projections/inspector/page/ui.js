@@ -19,7 +19,7 @@ export const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? 
 export const dollars = (cost) => {
   if (cost === null || cost === undefined) return "";
   const value = Number(cost);
-  return `$${value.toFixed(value !== 0 && value < 0.1 ? 4 : 2)}`;
+  return value >= 1000 ? `$${number.format(Math.round(value))}` : `$${value.toFixed(value !== 0 && value < 0.1 ? 4 : 2)}`;
 };
 
 /** A cost as it was recorded; with ≈ where list prices stand in for a part, ≥ where a part is not known. */

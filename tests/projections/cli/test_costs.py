@@ -59,6 +59,18 @@ def test_the_store_counts_unpriced_calls(cli: Cli, price: Decimal) -> None:
     assert Decimal(estimate) == CALLS * price
 
 
+def test_the_store_is_counted_by_day(cli: Cli, price: Decimal) -> None:
+    """`stats --by day` sums up to what the store cost, and is for the store alone."""
+    found = cli("stats", "--by", "day", "--json").json
+    valid("stats", found)
+    assert sum(day["calls"] for day in found["days"]) == CALLS + 4
+    assert sum(Decimal(day["cost"] or 0) for day in found["days"]) == 2 * RECORDED
+    assert sum(Decimal(day["estimate"] or 0) for day in found["days"]) == CALLS * price
+    first = cli("stats", "--by", "day").out.splitlines()[1].split("\t")
+    assert len(first[0]) == len("2026-01-01")
+    assert cli("stats", "--by", "day", "paid").code == Exit.USAGE
+
+
 def test_a_terminal_marks_what_is_not_known(tmp_path: Path, price: Decimal) -> None:
     """On a terminal ≈ marks an estimate, and ≥ a sum that lacks a call."""
     store = tmp_path / "store"

@@ -24,6 +24,7 @@ from projections.inspector.history import History
 from projections.inspector.large_text import MOST
 from projections.inspector.markup import prose_html
 from projections.inspector.room import Room
+from projections.inspector.usage import models_used, usage_over_time
 from projections.inspector.window_series import POINTS, sample
 from projections.loop.context.report import window_report
 from projections.loop.context.window import ContextWindow
@@ -472,12 +473,41 @@ def test_a_list_is_filtered_and_sorted(store: Store) -> None:
     assert listed(sort="cost")[0] == listed(sort="tokens")[0] == "dear"
     assert listed(sort="messages")[0] == "long"
     assert set(listed(sort="created")) == {"below", "long", "dear"}
-    assert listed(cost="0.5") == ["dear"]
+    assert listed(cost="0.5") == listed(model="acme/one") == ["dear"]
+    assert listed(model="acme/two") == []
+    store.session("long").record_usage(Usage(Tokens(1)), model="acme/two")
+    assert listed(model="acme/one", scope="x") == []
+    assert listed(model="acme/two", scope="x") == ["long"]
+    assert models_used(store) == [{"model": name, "shown": name, "sessions": 1} for name in ("acme/one", "acme/two")]
     assert listed(until=str(store.info("dear").updated), sort="created") == []
     assert set(listed(since=str(store.info("dear").updated), subsessions="no")) == {"dear", "long"}
     for wrong in ({"sort": "colour"}, {"cost": "much"}, {"since": "-1"}):
         with pytest.raises(CallError):
             Wanted.asked(wrong)
+
+
+def test_usage_over_time_is_that_of_the_sessions(store: Store) -> None:
+    """All sums of the overview are those of the sessions; what has no price is unknown, not 0."""
+    for scope, model, cost in (("a", "acme/one", "0.5"), ("b", "acme/one", None), ("b", "acme/two", None)):
+        session = store.create_session(scope=scope)
+        session.record_usage(Usage(Tokens(3, 4, 0, 5), None if cost is None else Decimal(cost)), model=model)
+        with session.assistant(model) as reply:
+            reply.abort(eventlog.MessageError("api", "refused"))
+    found = usage_over_time(store, {})
+    assert (found["total"]["input"], found["total"]["cache_read"], found["total"]["output"]) == (9, 15, 12)
+    assert (found["total"]["replies"], found["total"]["errors"], found["total"]["sessions"]) == (3, 3, 3)
+    assert (found["total"]["cost"], found["total"]["unknown"]) == ("0.5", 2)
+    assert {each["name"]: (each["cost"], each["unknown"]) for each in found["models"]} == {
+        "acme/one": ("0.5", 1),
+        "acme/two": (None, 1),
+    }
+    assert [each["name"] for each in found["scopes"]] == ["a", "b"]
+    assert [each["cost"] for each in found["days"]] == ["0.5"]
+    assert usage_over_time(store, {"scope": "b"})["total"]["calls"] == 2
+    assert usage_over_time(store, {"model": "acme/two", "scope": "a"})["days"] == []
+    day = found["days"][0]["day"]
+    assert usage_over_time(store, {"until": str(day)})["days"] == []
+    assert usage_over_time(store, {"since": str(day), "until": str(day + 1)})["days"] == found["days"]
 
 
 def test_a_step_has_its_tools_and_its_times(store: Store) -> None:

@@ -180,6 +180,31 @@ def test_filters_and_order_are_in_the_address(page: Page, served: tuple[Path, st
     page.get_by_role("link", name="Look for other slow imports").wait_for()
 
 
+def test_sessions_of_a_model_are_listed(page: Page, served: tuple[Path, str]) -> None:
+    """The models that were used can be chosen, and the choice is in the address."""
+    page.goto(served[1])
+    page.get_by_text("More filters").click()
+    page.get_by_label("Model", exact=True).select_option("acme/one")
+    until(lambda: "model=acme%2Fone" in page.evaluate("() => location.hash"))
+    until(lambda: page.get_by_text("A question that nobody answered").count() == 0)
+    page.get_by_role("link", name="Look for other slow imports").wait_for()
+
+
+def test_usage_is_shown_over_time(page: Page, served: tuple[Path, str]) -> None:
+    """Bars and sums by day, model and scope follow the choices, which are in the address."""
+    page.goto(served[1])
+    page.get_by_role("link", name="Usage").click()
+    page.get_by_role("img", name="Cost by day; the table has the numbers").wait_for()
+    assert "2026-01-15" in page.get_by_role("table", name="By day").inner_text()
+    page.get_by_role("link", name="Tokens").click()
+    page.get_by_role("img", name="Tokens by day; the table has the numbers").wait_for()
+    page.get_by_role("table", name="By scope").get_by_role("link", name="alice").click()
+    until(lambda: page.evaluate("() => location.hash") == "#/usage?scope=alice&show=tokens")
+    until(lambda: page.get_by_role("table", name="By scope").get_by_role("link").count() == 1)
+    page.goto(f"{served[1]}#/usage?from=2030-01-01")
+    page.get_by_text("change the filters above").wait_for()
+
+
 def test_the_facts_above_a_session_follow_it(started: Browser, tmp_path: Path) -> None:
     """Title and counts of a session that is watched change with it."""
     with eventlog.open(tmp_path / "store") as store:
@@ -463,7 +488,7 @@ def test_views_are_accessible(started: Browser, served: tuple[Path, str], width:
 
     axe: Any = Axe()
     with shown_at(started, width, scheme) as page:
-        for view in ("list", *VIEWS):
+        for view in ("list", "usage", *VIEWS):
             open_view(page, served[1], view)
             found: list[Any] = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
             serious: list[Any] = [
@@ -478,7 +503,7 @@ def test_views_are_accessible(started: Browser, served: tuple[Path, str], width:
 def test_no_view_is_wider_than_its_screen(started: Browser, served: tuple[Path, str], width: int) -> None:
     """At every width, in narrow and wide fonts, a view is read without scrolling sideways."""
     with shown_at(started, width, "light") as page:
-        for view in ("list", *VIEWS):
+        for view in ("list", "usage", *VIEWS):
             open_view(page, served[1], view)
             for spacing in ("normal", "0.05em", "0.1em"):
                 page.evaluate("spacing => document.documentElement.style.letterSpacing = spacing", spacing)
@@ -507,9 +532,11 @@ def shown_at(started: Browser, width: int, scheme: Any) -> Generator[Page]:
 
 
 def open_view(page: Page, address: str, view: str) -> None:
-    """Open a view of the talk, or the list, and wait until it is drawn."""
-    page.goto(address if view == "list" else f"{address}#/s/talk/{view}")
-    page.locator("a.row" if view == "list" else SETTLED[view]).first.wait_for()
+    """Open a view of the talk, the list or the usage, and wait until it is drawn."""
+    of_store = {"list": ("", "a.row"), "usage": ("#/usage", ".bars")}
+    place, settled = of_store.get(view) or (f"#/s/talk/{view}", SETTLED[view])
+    page.goto(f"{address}{place}")
+    page.locator(settled).first.wait_for()
 
 
 @pytest.mark.skipif(os.environ.get("EVERDELTA_SLOW") != "1", reason="takes a minute: EVERDELTA_SLOW=1")

@@ -86,6 +86,7 @@ export function Sessions({ query }) {
   };
   const go = (name) => (event) => (location.hash = to({ [name]: event.target.value }));
   const typing = useRef(null);
+  useEffect(() => () => clearTimeout(typing.current), []);
   const typed = (event) => {
     const { value } = event.target;
     clearTimeout(typing.current);

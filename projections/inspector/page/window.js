@@ -90,29 +90,30 @@ function Chart({ points, jumps, choose }) {
   current.current = { jumps, choose, points };
   const data = stacked(points);
   useEffect(() => {
-    let gone = false;
-    let observer;
+    const control = new AbortController();
+    const { signal } = control;
     chartLibrary().then((uPlot) => {
-      if (gone || !box.current) return;
+      if (signal.aborted || !box.current) return;
       const draw = () => {
         plot.current?.destroy();
         plot.current = new uPlot(options(box.current, current), stacked(current.current.points), box.current);
       };
       draw();
       let width = box.current.clientWidth;
-      observer = new ResizeObserver(() => {
+      const sized = new ResizeObserver(() => {
         if (box.current && Math.abs(box.current.clientWidth - width) > 2) {
           width = box.current.clientWidth;
           draw();
         }
       });
-      observer.observe(box.current);
-      matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-      new MutationObserver(draw).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+      const coloured = new MutationObserver(draw);
+      sized.observe(box.current);
+      coloured.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+      matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw, { signal });
+      signal.addEventListener("abort", () => (sized.disconnect(), coloured.disconnect()));
     });
     return () => {
-      gone = true;
-      observer?.disconnect();
+      control.abort();
       plot.current?.destroy();
       plot.current = null;
     };

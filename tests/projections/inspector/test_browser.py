@@ -41,6 +41,49 @@ SETTLED = {
     "replay": ".stage",
 }
 """An element that is there once a view is drawn."""
+OF_STORE = {"list": ("#/", "a.row"), "usage": ("#/usage", ".bars")}
+"""Views of the whole store: their address, and such an element."""
+LISTENING = """
+  window.listening = new Map();
+  const count = (name, by) => listening.set(name, (listening.get(name) || 0) + by);
+  const isGlobal = (target) => target === undefined || target === window || target === document || target instanceof MediaQueryList;
+  const { addEventListener: add, removeEventListener: remove } = EventTarget.prototype;
+  EventTarget.prototype.addEventListener = function (type, listener, options) {
+    if (isGlobal(this)) {
+      count(type, 1);
+      options?.signal?.addEventListener("abort", () => count(type, -1));
+    }
+    return add.call(this, type, listener, options);
+  };
+  EventTarget.prototype.removeEventListener = function (type, ...rest) {
+    if (isGlobal(this)) count(type, -1);
+    return remove.call(this, type, ...rest);
+  };
+  for (const name of ["MutationObserver", "ResizeObserver", "IntersectionObserver"]) {
+    const { observe, disconnect } = window[name].prototype;
+    window[name].prototype.observe = function (...given) {
+      if (!this.counted) count(name, 1);
+      this.counted = true;
+      return observe.apply(this, given);
+    };
+    window[name].prototype.disconnect = function () {
+      if (this.counted) count(name, -1);
+      this.counted = false;
+      return disconnect.call(this);
+    };
+  }
+  window.EventSource = class extends EventSource {
+    constructor(...given) {
+      super(...given);
+      count("EventSource", 1);
+    }
+    close() {
+      count("EventSource", -1);
+      super.close();
+    }
+  };
+"""
+"""Counts what listens to the whole page, by name."""
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +246,21 @@ def test_usage_is_shown_over_time(page: Page, served: tuple[Path, str]) -> None:
     until(lambda: page.get_by_role("table", name="By scope").get_by_role("link").count() == 1)
     page.goto(f"{served[1]}#/usage?from=2030-01-01")
     page.get_by_text("change the filters above").wait_for()
+
+
+def test_no_listener_is_left_behind(page: Page, served: tuple[Path, str]) -> None:
+    """Going through all views again leaves no more listeners than the first time."""
+    page.add_init_script(LISTENING)
+    page.goto(served[1])
+    counts: list[dict[str, int]] = []
+    for _ in range(3):
+        for view in ("usage", *VIEWS, "list"):
+            page.evaluate("hash => location.hash = hash", OF_STORE[view][0] if view in OF_STORE else f"#/s/talk/{view}")
+            page.locator(OF_STORE[view][1] if view in OF_STORE else SETTLED[view]).first.wait_for()
+        counts.append(page.evaluate("() => Object.fromEntries(listening)"))
+    page.keyboard.press("t")
+    assert counts[0]["keydown"] >= 1
+    assert counts[0] == counts[2]
 
 
 def test_the_facts_above_a_session_follow_it(started: Browser, tmp_path: Path) -> None:
@@ -533,8 +591,7 @@ def shown_at(started: Browser, width: int, scheme: Any) -> Generator[Page]:
 
 def open_view(page: Page, address: str, view: str) -> None:
     """Open a view of the talk, the list or the usage, and wait until it is drawn."""
-    of_store = {"list": ("", "a.row"), "usage": ("#/usage", ".bars")}
-    place, settled = of_store.get(view) or (f"#/s/talk/{view}", SETTLED[view])
+    place, settled = OF_STORE.get(view) or (f"#/s/talk/{view}", SETTLED[view])
     page.goto(f"{address}{place}")
     page.locator(settled).first.wait_for()
 

@@ -218,9 +218,10 @@ def changes(room: Room, query: Query) -> dict[str, Any]:
     newest = room.session.version
     first = number(query, "first", 1, least=1, most=newest)
     second = number(query, "second", newest, least=1, most=newest)
-    found = diff(room.session, first, second, resolve=partial(beginning, room.session))
+    states = [room.state(first), room.state(second)]
+    found = diff(room.session, first, second, resolve=partial(beginning, room.session), states=states)
     parts = [{"part": each.part, "message": each.message, "kind": each.kind} for each in found.changes[:_JUMPS]]
-    tokens = [window_tokens(room.session, room.state(version), version) for version in (first, second)]
+    tokens = [window_tokens(room.session, *place) for place in zip(states, (first, second), strict=True)]
     return {
         "first": first,
         "second": second,

@@ -5,7 +5,7 @@ Compares the two states, not the texts and not the events in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -17,7 +17,7 @@ from projections.conversation.state import Conversation
 from projections.reports.wording import counted
 from projections.tokens import LogCountCache, TokenCounter
 from projections.view.carryover_text import carried_text
-from projections.view.explain import explain
+from projections.view.explain import reason_in, reason_outside
 from projections.view.message_rendering import MessageRenderer
 from projections.view.neutral import File, NeutralPart, Text
 from projections.view.opening_words import words_of
@@ -111,6 +111,18 @@ _WORDS: dict[Kind, str] = {
 }
 
 
+_GONE: dict[str, Kind] = {
+    "covered": "compacted",
+    "rolled-back": "rolled-back",
+    "later": "later",
+    "removed": "removed",
+    "message-removed": "removed",
+    "compaction-not-in-force": "compacted",
+    "reasoning-cleared": "pruned",
+}
+"""Kinds of change by why a part is not in the second view; else it is hidden."""
+
+
 class _ShownPart(NamedTuple):
     """A part as a view shows it."""
 
@@ -127,12 +139,18 @@ class _ShownPart(NamedTuple):
 
 
 def diff(
-    session: Session, first: int, second: int, options: RenderOptions = DEFAULT, *, resolve: Resolver | None = None
+    session: Session,
+    first: int,
+    second: int,
+    options: RenderOptions = DEFAULT,
+    *,
+    resolve: Resolver | None = None,
+    states: Sequence[Conversation] = (),
 ) -> ViewDiff:
     """Return the difference between the views right after two versions, in either order.
 
-    `resolve` reads large texts, by default all of each. Raises `NotFoundError` for an unknown
-    version.
+    `resolve` reads large texts, by default all of each; `states` are those of the two versions, if
+    they are at hand. Raises `NotFoundError` for an unknown version.
     """
     resolve = resolve or session.text
     counter = ViewCounter(
@@ -140,13 +158,19 @@ def diff(
         "",
         LogCountCache(session.store.log.of(session.id)),
     )
-    before = _shown(session, first, options, counter, resolve)
-    after = _shown(session, second, options, counter, resolve)
+    states = states or [state_for(session, version, options).state for version in (first, second)]
+    before = _shown(states[0], options, counter, resolve, {})
+    after = _shown(states[1], options, counter, resolve, before)
     changes: list[PartChange] = []
+    kind: Kind
     for name, was in before.items():
         now = after.get(name)
         if now is None:
-            kind = _why_gone(session, first, second, options, name)
+            if name.endswith("/carried"):
+                kind = "compacted" if first < second else "later"
+            else:
+                reason = reason_in(states[1], options, session.text, name)
+                kind = _GONE.get(reason or reason_outside(session.reader, second, name), "hidden")
             changes.append(was.change(kind, name, was.tokens, 0))
         elif now.content != was.content:
             more = now.cleared - was.cleared
@@ -174,15 +198,22 @@ def _prunes(session: Session, first: int, second: int, parts: set[str]) -> Itera
 
 
 def _shown(
-    session: Session, version: int, options: RenderOptions, counter: ViewCounter, resolve: Resolver
+    state: Conversation,
+    options: RenderOptions,
+    counter: ViewCounter,
+    resolve: Resolver,
+    known: Mapping[str, _ShownPart],
 ) -> dict[str, _ShownPart]:
-    """Return the shown parts of a view by id, in order."""
-    state = state_for(session, version, options).state
+    """Return the shown parts of a view by id, in order; those that are `known` are counted."""
     shown: dict[str, _ShownPart] = {}
     for message in visible_messages(state, options):
         for name, what, rendered, cleared in _parts(state, message, options, resolve):
             content = (*rendered.said, *rendered.results, *rendered.media)
-            tokens = sum(counter.part(part) for part in content)
+            same = known.get(name)
+            if same is not None and same.content == content:
+                tokens = same.tokens
+            else:
+                tokens = sum(counter.part(part) for part in content)
             shown[name] = _ShownPart(message.id, what, content, tokens, cleared)
     return shown
 
@@ -223,20 +254,3 @@ def _what(part: Part, rendered: PartRendering) -> str:
         case _:
             content = rendered.said[0] if rendered.said else None
             return "file" if isinstance(content, File) else type(content).__name__.lower()
-
-
-def _why_gone(session: Session, first: int, second: int, options: RenderOptions, name: str) -> Kind:
-    """Return why a part of the first view is not in the second."""
-    if name.endswith("/carried"):
-        return "compacted" if first < second else "later"
-    reason = explain(session, second, options, name).reason
-    kinds: dict[str, Kind] = {
-        "covered": "compacted",
-        "rolled-back": "rolled-back",
-        "later": "later",
-        "removed": "removed",
-        "message-removed": "removed",
-        "compaction-not-in-force": "compacted",
-        "reasoning-cleared": "pruned",
-    }
-    return kinds.get(reason, "hidden")

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
 from projections.conversation.parts import (
     CompactionPart,
@@ -29,7 +30,7 @@ from projections.view.part_rendering import PartRendering, Resolver
 from projections.view.selection import boundary_of, compaction_of, is_hidden, shows_question
 from projections.view.targets import state_for
 
-__all__ = ["SENTENCES", "SHOWING", "Explanation", "Reason", "explain", "reason_in"]
+__all__ = ["SENTENCES", "SHOWING", "Explanation", "Reason", "explain", "reason_in", "reason_outside"]
 
 Reason: TypeAlias = Literal[
     "shown",
@@ -102,19 +103,21 @@ SENTENCES: dict[Reason, str] = {
 def explain(session: Session, version: int, options: RenderOptions, name: str) -> Explanation:
     """Return the reason for a part or message at a version; `NotFoundError` for others."""
     state = state_for(session, version, options).state
-    reason = reason_in(state, options, session.text, name)
-    if reason is None:
-        added = session.reader.find(name)
-        if added > version:
-            reason = "later"
-        elif any(first <= added <= last for first, last in session.reader.effective_ranges(version)):
-            reason = "covered"
-        else:
-            reason = "rolled-back"
+    reason = reason_in(state, options, session.text, name) or reason_outside(session.reader, version, name)
     sentence = SENTENCES[reason]
     if reason == "covered" and state.own is not None:
         sentence = f"Compaction {state.in_force}, which only {state.own} can read, covers it for that target."
     return Explanation(name, reason in SHOWING, reason, sentence)
+
+
+def reason_outside(reader: SessionReader, version: int, name: str) -> Reason:
+    """Return why a state does not know a part; `NotFoundError` if there is none."""
+    added = reader.find(name)
+    if added > version:
+        return "later"
+    return (
+        "covered" if any(first <= added <= last for first, last in reader.effective_ranges(version)) else "rolled-back"
+    )
 
 
 def reason_in(state: Conversation, options: RenderOptions, resolve: Resolver, name: str) -> Reason | None:

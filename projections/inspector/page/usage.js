@@ -85,7 +85,7 @@ function Bars({ days, show }) {
   const legend = pieces.length > 1 && pieces.filter((_, index) => bars.some((bar) => bar.parts[index]));
   return html`<figure class="bars">
     <figcaption><b>${label}</b> by ${step > 1 ? `${step} days` : "day"}, at most ${words(top)}${legend && legend.map(([name, kind]) => html` <span class="nowrap"><span class=${`swatch ${kind}`} aria-hidden="true"></span>${name}</span>`)}</figcaption>
-    <svg viewBox=${`0 0 ${bars.length * 10} 100`} preserveAspectRatio="none" role="img" aria-label=${`${label} by day; the table has the numbers`}>
+    <div style=${{ maxWidth: `${Math.max(3, bars.length) * 2.5}rem` }}><svg viewBox=${`0 0 ${bars.length * 10} 100`} preserveAspectRatio="none" role="img" aria-label=${`${label} by day; the table has the numbers`}>
       ${bars.map((bar, index) => {
         let low = 100;
         return html`<g><title>${`${iso(bar.day)}: ${words(bar.parts.reduce((sum, part) => sum + part, 0))}`}</title><rect class="room" x=${index * 10} y="0" width="10" height="100" />
@@ -96,7 +96,7 @@ function Bars({ days, show }) {
           })}</g>`;
       })}
     </svg>
-    <div class="bar-days"><span>${iso(first)}</span>${bars.length > 1 && html`<span>${iso(dated[dated.length - 1].day)}</span>`}</div>
+    <div class="bar-days"><span>${iso(first)}</span>${bars.length > 1 && html`<span>${iso(dated[dated.length - 1].day)}</span>`}</div></div>
   </figure>`;
 }
 

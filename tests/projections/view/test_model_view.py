@@ -170,6 +170,8 @@ def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOpt
         order = {message: place for place, message in enumerate(follower.state.messages)}
         newest = next(reversed(follower.state.messages), "")
         changing = growing - {message.id for message in follower.state.messages.values() if message.user} | {newest}
+        part = getattr(item[1], "part", "")  # such as a call that a person answers behind a later question
+        changing |= {follower.state.where[part][0].id} if part in follower.state.where else set()
         replies = [
             found for name, found in follower.state.messages.items() if name in {*growing, newest} and not found.user
         ]

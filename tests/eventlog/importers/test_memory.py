@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.importers import FORMATS, detect
+from eventlog import Store
+from eventlog.importers import FORMATS, detect, import_file
 from eventlog.importers.common import json_lines
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import read_beginning
@@ -35,6 +36,19 @@ def peak(form: str, folder: Path, size: int) -> tuple[int, int]:
         return tracemalloc.get_traced_memory()[1], events
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("form", ["chatgpt", "openai_messages, sessions"])
+def test_many_sessions_take_the_memory_of_one(form: str, store: Store, tmp_path: Path) -> None:
+    """Of a file with many sessions each is stored before the next but one is read."""
+    waiting: list[int] = []
+
+    def look(*_: int | None) -> None:
+        waiting.append(sum(not info.messages for info in store.sessions()))
+
+    assert len(import_file(store, long_file(form, tmp_path, SMALL), on_progress=look).sessions) > 20
+    assert len(waiting) > 20
+    assert max(waiting) <= 1
 
 
 def test_every_format_has_a_long_file() -> None:

@@ -57,26 +57,23 @@ class GeminiCliMapping:
         elif kind:
             to.skip(f"a message of unknown type {kind[:40]!r}")
 
-    def _replace(self, to: RecordBuilder, listed: list[dict[str, Any]]) -> None:
+    def _replace(self, to: ConversationReader, listed: list[dict[str, Any]]) -> None:
         """Make a list the history: its first new text stands for what it leaves out."""
-        if not isinstance(to, ConversationReader):
-            return
-        ends = {f"end {text_of(message.get('id'))}": message for message in listed if message.get("id")}
+        ends = {f"end {name}": message for message in listed if (name := text_of(message.get("id")))}
         known = [end for end in ends if end in to.tree]
         covers = bool(known) and to.tree.latest not in ends
         for end, message in ends.items():
             if end in known or parts.responses(message.get("content")):
                 continue
-            if message.get("type") == "user":
-                to.tree.begin(to.time, end, None)
-                said = parts.user_parts(message.get("content"), to, synthetic=True)
-                if covers and said:
-                    to.compaction(said[0].held, id=end[4:])
-                    covers = False
-                else:
-                    to.user(said, id=end[4:], synthetic=True)
-            else:
+            user = message.get("type") == "user"
+            said = parts.user_parts(message.get("content"), to, synthetic=True) if user else []
+            if not said:
                 self.read(message, to)
+            elif to.tree.begin(to.time, end, None) and covers and said[0].field == "text":
+                to.compaction(said[0].held, id=end[4:])
+                covers = False
+            else:
+                to.user(said, id=end[4:], synthetic=True)
             to.tree.end_record()
             known.append(end)
         if known and known[-1] != to.tree.latest:

@@ -525,7 +525,10 @@ STEP = 13
 """Of the forms every n-th is imported, for there are thousands."""
 ODD_FILES: dict[str, tuple[str, Any]] = {
     "gemini_cli": ("session.json", {**GEMINI, "messages": GEMINI_MESSAGES}),
-    "gemini_cli_lines": ("session.jsonl", [GEMINI, *GEMINI_MESSAGES, {"$rewindTo": "3"}]),
+    "gemini_cli_lines": (
+        "session.jsonl",
+        [GEMINI, *GEMINI_MESSAGES, {"$set": {"messages": [GEMINI_MESSAGES[0], {**GEMINI_MESSAGES[0], "id": "4"}]}}],
+    ),
     "qwen_code": ("q.jsonl", QWEN),
     "pi": ("pi.jsonl", PI),
     "cline": ("ui_messages.json", CLINE),

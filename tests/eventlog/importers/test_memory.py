@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from eventlog import Store
+from eventlog import Session, Store
 from eventlog.importers import FORMATS, detect, import_file
 from eventlog.importers.common import json_lines
 from eventlog.importers.common.importer import Report
@@ -40,15 +41,19 @@ def peak(form: str, folder: Path, size: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("form", ["chatgpt", "openai_messages, sessions"])
 def test_many_sessions_take_the_memory_of_one(form: str, store: Store, tmp_path: Path) -> None:
-    """Of a file with many sessions each is stored before the next but one is read."""
+    """Each session is stored, and let go, before the next but one is read."""
     waiting: list[int] = []
+    alive: list[int] = []
 
     def look(*_: int | None) -> None:
         waiting.append(sum(not info.messages for info in store.sessions()))
+        if len(waiting) % 10 == 0:
+            alive.append(sum(isinstance(one, Session) for one in gc.get_objects()))
 
     assert len(import_file(store, long_file(form, tmp_path, SMALL), on_progress=look).sessions) > 20
     assert len(waiting) > 20
     assert max(waiting) <= 1
+    assert max(alive) <= 2
 
 
 def test_every_format_has_a_long_file() -> None:

@@ -48,7 +48,7 @@ def test_many_sessions_take_the_memory_of_one(form: str, store: Store, tmp_path:
     def look(*_: int | None) -> None:
         waiting.append(sum(not info.messages for info in store.sessions()))
         if len(waiting) % 10 == 0:
-            alive.append(sum(isinstance(one, Session) for one in gc.get_objects()))
+            alive.append(sum(isinstance(one, Session) and one.store is store for one in gc.get_objects()))
 
     assert len(import_file(store, long_file(form, tmp_path, SMALL), on_progress=look).sessions) > 20
     assert len(waiting) > 20

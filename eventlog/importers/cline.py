@@ -33,6 +33,9 @@ _RESULTS = {
     "command_output": "execute_command", "mcp_server_response": "use_mcp_tool", "browser_action_result": "browser_action",
 }  # fmt: skip
 
+_SHOWN = frozenset({"listFilesTopLevel", "listFilesRecursive", "listCodeDefinitionNames", "searchFiles"})
+"""Tools of which `content` is the result; of others it is a path, or what to write."""
+
 
 class ClineMapping:
     """The mapping; a record is what the screen says or asks."""
@@ -110,14 +113,15 @@ def _answer(to: RecordBuilder, record: dict[str, Any]) -> None:
 
 
 def _call(to: RecordBuilder, record: dict[str, Any], tool: str, text: str) -> None:
-    """Add a call; a tool of the editor has what the screen shows as its result."""
+    """Add a call; a tool of the editor has its result here, or none that the screen shows."""
     _answer(to, record)
     inner = object_of(_json(text))
     name = f"{_id(record) or 'call'}-{to.number}"
     held = CallInput(text, text, "arguments") if inner else call_input(text)
     to.call(name, text_of(inner.get("tool")) or text_of(inner.get("toolName")) or tool, held)
     if tool == "tool":
-        to.result(name, text_of(inner.get("content")), held=False)
+        shown = text_of(inner.get("tool")) in _SHOWN
+        to.result(name, text_of(inner.get("content")) if shown else "", held=False)
 
 
 def _result(to: RecordBuilder, tool: str, text: str) -> None:

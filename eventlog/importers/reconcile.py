@@ -58,6 +58,7 @@ class Reconciliation:
                 self._names[batch.session] = self._branch(batch.session, time, first)
                 return
             assert isinstance(first, ev.SessionStarted)
+            self._rest()
             target = self._begun(batch, first)
             if first.parent is not None:
                 batch.items[0] = time, replace(first, parent=self._names.get(first.parent, first.parent))
@@ -87,6 +88,17 @@ class Reconciliation:
         begin_free(self._store, replace(forked, parent=source.name, at=at, scope=scope), free, time)
         self._report.events += 1
         return free
+
+    def _rest(self) -> None:
+        """Append what waits, so that a file of many sessions takes the memory of one."""
+        target = next(reversed(self._targets.values()), None)
+        if target is not None:
+            target.finish()
+            self._names[target.wanted] = target.name()
+            if target.chosen is not None:
+                target.chosen.__dict__.pop("session", None)  # a later append loads it again
+            if target.snapshot:  # its last batch has come
+                del self._targets[target.wanted]
 
     def finish(self) -> None:
         """Append what waits. Batches may follow, of a format without snapshots."""

@@ -66,6 +66,12 @@ def _roles(user: str, assistant: str) -> Callable[[], Iterator[Any]]:
     return lambda: ({"role": assistant if number % 2 else user, "content": _text(number)} for number in count())
 
 
+def _sessions() -> Iterator[Any]:
+    roles = ("user", "assistant")
+    for number in count():
+        yield {"messages": [{"role": roles[place % 2], "content": f"{number} {_text(place)}"} for place in range(8)]}
+
+
 def _claude() -> Iterator[Any]:
     for number in count():
         shared = {"sessionId": "s", "parentUuid": f"u{number - 1}" if number else None, "timestamp": STAMP}
@@ -293,6 +299,7 @@ FORMS: dict[str, Write] = {
     "openai_chat_sse": _stream(_chat_answer),
     "openai_messages": _document("o.json", '{"messages": [', _roles("user", "assistant"), "]}"),
     "openai_messages, lines": _lines("o.jsonl", _roles("user", "assistant")),
+    "openai_messages, sessions": _lines("m.jsonl", _sessions),
     "openai_responses": _document("r.json", '{"model": "m", "store": true, "input": [', _responses, "]}"),
     "openai_responses_sse": _stream(_responses_answer),
     "opencode": _document("e.json", f'{{"info": {json.dumps(_INFO)}, "messages": [', _opencode, "]}"),

@@ -29,6 +29,8 @@ class Answer:
 
     text: str | Sequence[str] = ""
     calls: Sequence[ToolCall] = ()
+    reasoning: str = ""
+    """Streamed before the text as `reasoning_content`."""
     usage: tuple[int, int] | None = None
     """Prompt and completion tokens."""
     finish: str | None = None
@@ -201,6 +203,8 @@ def _send_stream(handler: BaseHTTPRequestHandler, answer: Answer, body: dict[str
         return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": body.get("model"), "choices": [choice]}
 
     send(chunk({"role": "assistant", "content": ""}))
+    if answer.reasoning:
+        send(chunk({"reasoning_content": answer.reasoning}))
     for index, piece in enumerate(answer.pieces):
         if index == answer.cut:
             break

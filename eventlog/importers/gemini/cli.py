@@ -2,8 +2,8 @@
 
 An answer has its calls with their results, so it is whole. `info`, `warning` and `error`
 messages are the program's own, and no messages. The file of one object is written anew as it grows;
-in a file of lines a message that comes again replaces itself, and `$rewindTo` goes back to before
-the message that it names.
+in a file of lines a message that comes again replaces itself, `$rewindTo` goes back to before
+the message that it names, and `$set` may have the messages that are in force from there on.
 """
 
 from __future__ import annotations
@@ -44,16 +44,47 @@ class GeminiCliMapping:
             if not _back(to, text_of(record["$rewindTo"])):
                 to.skip("it goes back to a message that the file does not have")
             return
+        if isinstance(to, ConversationReader):
+            self._replace(to, objects_of(object_of(record.get("$set")).get("messages")))
         if kind in {"user", *_ANSWERS} and name:
             _begin(to, name)
         if kind == "user":
-            to.user(parts.user_parts(record.get("content"), to), id=name)
+            _user(to, record, name)
         elif kind in _ANSWERS:
             _answer(to, record)
         elif kind in _NOTICES:
             to.skip(f"a notice of the program ({kind}): kept, but no message")
         elif kind:
             to.skip(f"a message of unknown type {kind[:40]!r}")
+
+    def _replace(self, to: ConversationReader, listed: list[dict[str, Any]]) -> None:
+        """Make a list the history: its first new text stands for what it leaves out."""
+        ends = {f"end {name}": message for message in listed if (name := text_of(message.get("id")))}
+        known = [end for end in ends if end in to.tree]
+        covers = bool(known) and to.tree.latest not in ends
+        for end, message in ends.items():
+            if end in known or parts.responses(message.get("content")):
+                continue
+            user = message.get("type") == "user"
+            said = parts.user_parts(message.get("content"), to, synthetic=True) if user else []
+            if not said:
+                self.read(message, to)
+            elif to.tree.begin(to.time, end, None) and covers and said[0].field == "text":
+                to.compaction(said[0].held, id=end[4:])
+                covers = False
+            else:
+                to.user(said, id=end[4:], synthetic=True)
+            to.tree.end_record()
+            known.append(end)
+        if known and known[-1] != to.tree.latest:
+            to.tree.go_back(to.time, known[-1])
+
+
+def _user(to: RecordBuilder, message: dict[str, Any], name: str) -> None:
+    """Add a user message, unless it has nothing but results, which the calls above have."""
+    said = parts.user_parts(message.get("content"), to)
+    if said or not parts.responses(message.get("content")):
+        to.user(said, id=name)
 
 
 def _begin(to: RecordBuilder, name: str) -> None:

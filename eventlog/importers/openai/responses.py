@@ -103,7 +103,7 @@ def _result(to: RecordBuilder, call: str, item: dict[str, Any]) -> bool:
     return to.result(
         output.call or call,
         output.text,
-        tool="" if call else text_of(item.get("name")),
+        tool="tool_search" if item.get("type") == "tool_search_output" else "" if call else text_of(item.get("name")),
         failed=output.failed,
         interrupted=output.interrupted,
         attachments=() if output.failed else output.attachments,

@@ -341,7 +341,12 @@ def test_a_history_of_aider_grows(store: Store) -> None:
     check_damage(AIDER.encode(), ".aider.chat.history.md")
 
 
-TOOL_OF_CLINE = {"tool": "readFile", "path": "notes/of/the/project.md", "content": "the first line of the notes"}
+TOOL_OF_CLINE = {
+    "tool": "searchFiles",
+    "path": "notes/of",
+    "regex": "the first",
+    "content": "the first line of the notes",
+}
 REQUEST_OF_CLINE = {"request": "the whole prompt", "tokensIn": 7, "tokensOut": 3, "cost": 0.25}
 CLINE: list[dict[str, Any]] = [
     {"ts": 1770000000000, "type": "say", "say": "text", "text": "Read my notes, please.", "images": ["data:image/png;base64,AAAA"]},
@@ -349,6 +354,7 @@ CLINE: list[dict[str, Any]] = [
     {"ts": 1770000002000, "type": "say", "say": "reasoning", "text": "The file is not large."},
     {"ts": 1770000003000, "type": "say", "say": "text", "text": "I read the file first."},
     {"ts": 1770000004000, "type": "ask", "ask": "tool", "text": json.dumps(TOOL_OF_CLINE)},
+    {"ts": 1770000004500, "type": "say", "say": "tool", "text": json.dumps({"tool": "readFile", "path": "notes.md", "content": "/of/the/project/notes.md"})},
     {"ts": 1770000005000, "type": "ask", "ask": "command", "text": "wc -l notes/of/the/project.md"},
     {"ts": 1770000006000, "type": "say", "say": "command_output", "text": "12 notes/of/the/project.md"},
     {"ts": 1770000007000, "type": "say", "say": "checkpoint_created"},
@@ -368,6 +374,7 @@ def test_a_task_of_cline_as_its_screen_shows_it(store: Store) -> None:
     events = [found.event for found in store.session(report.sessions[0]).events()]
     assert [event.output for event in events if isinstance(event, ev.ToolCompleted)] == [
         "the first line of the notes",
+        "",  # of a file that is read the screen shows the path alone
         "12 notes/of/the/project.md",
     ]
     assert back(store, report) == [records]
@@ -518,7 +525,10 @@ STEP = 13
 """Of the forms every n-th is imported, for there are thousands."""
 ODD_FILES: dict[str, tuple[str, Any]] = {
     "gemini_cli": ("session.json", {**GEMINI, "messages": GEMINI_MESSAGES}),
-    "gemini_cli_lines": ("session.jsonl", [GEMINI, *GEMINI_MESSAGES, {"$rewindTo": "3"}]),
+    "gemini_cli_lines": (
+        "session.jsonl",
+        [GEMINI, *GEMINI_MESSAGES, {"$set": {"messages": [GEMINI_MESSAGES[0], {**GEMINI_MESSAGES[0], "id": "4"}]}}],
+    ),
     "qwen_code": ("q.jsonl", QWEN),
     "pi": ("pi.jsonl", PI),
     "cline": ("ui_messages.json", CLINE),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from tests.support.independent_reader import (
     read_roles,
     read_transcript,
 )
+from tests.support.second_readers.responses import read_responses, recorded_bodies
 from tests.support.shared import shared_path
 
 NOTICE_ONLY = "cli__ec_38b74f08e3_2_full.json"
@@ -81,6 +84,21 @@ def test_an_aider_chat_is_imported_as_a_second_reader_reads_it(tmp_path: Path) -
         history = tmp_path / page.name
         history.write_text("\n".join(["# aider chat started at 2023-06-01 10:00:00", "", *lines, ""]))
         assert compare(history, read_aider(history)) > 1
+
+
+def test_bodies_of_responses_are_imported_as_a_second_reader_reads_them() -> None:
+    """Recorded requests and responses, and a response as a page of a conversation's items."""
+    bodies = [body for _, body in recorded_bodies()]
+    assert len(bodies) == 59
+    pages = [{"object": "list", "data": body["output"], "has_more": False} for body in bodies if "output" in body]
+    for number, body in enumerate([*bodies, *pages]):
+        file = io.BytesIO(json.dumps(body).encode())
+        file.name = f"body-{number}.json"
+        with eventlog.open("memory:") as store:
+            (name,) = import_file(store, file).sessions
+            assert read_transcript(Transcript(store.session(name))) == read_responses(body), number
+            file.seek(0)
+            assert import_file(store, file).events == 0, number
 
 
 def test_a_session_of_notices_alone_is_refused() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from eventlog.importers import FORMATS, detect
+from eventlog import Session, Store
+from eventlog.importers import FORMATS, detect, import_file
 from eventlog.importers.common import json_lines
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import read_beginning
@@ -35,6 +37,23 @@ def peak(form: str, folder: Path, size: int) -> tuple[int, int]:
         return tracemalloc.get_traced_memory()[1], events
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("form", ["chatgpt", "openai_messages, sessions"])
+def test_many_sessions_take_the_memory_of_one(form: str, store: Store, tmp_path: Path) -> None:
+    """Each session is stored, and let go, before the next but one is read."""
+    waiting: list[int] = []
+    alive: list[int] = []
+
+    def look(*_: int | None) -> None:
+        waiting.append(sum(not info.messages for info in store.sessions()))
+        if len(waiting) % 10 == 0:
+            alive.append(sum(isinstance(one, Session) and one.store is store for one in gc.get_objects()))
+
+    assert len(import_file(store, long_file(form, tmp_path, SMALL), on_progress=look).sessions) > 20
+    assert len(waiting) > 20
+    assert max(waiting) <= 1
+    assert max(alive) <= 2
 
 
 def test_every_format_has_a_long_file() -> None:

@@ -1,0 +1,1 @@
+"""Second readers of histories, a format a file, written from recordings alone."""

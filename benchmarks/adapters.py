@@ -82,7 +82,12 @@ def _entries(store: Any) -> Made:
     run, before = asyncio.Runner().run, [""]
 
     def entry(name: str, kind: str, **message: object) -> dict[str, Any]:
-        said = {"type": kind, "uuid": name, "parentUuid": before[0] or None, "sessionId": _KEY["session_id"]}
+        said: dict[str, Any] = {
+            "type": kind,
+            "uuid": name,
+            "parentUuid": before[0] or None,
+            "sessionId": _KEY["session_id"],
+        }
         said |= {"timestamp": "2026-01-01T00:00:00.000Z", "isSidechain": False, "cwd": "/work"}
         before[0] = name
         return said | {"message": {"role": kind, **message}}

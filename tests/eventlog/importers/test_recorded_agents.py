@@ -12,6 +12,7 @@ import pytest
 import eventlog
 from eventlog.importers import import_file
 from projections import Transcript
+from tests.faults.tally import SLOW
 from tests.support.agent_recordings import (
     AGENTS,
     Played,
@@ -43,6 +44,7 @@ RECIPES: dict[str, tuple[str, Callable[[Played], list[Path]], Read, int]] = {
 """By the name of the recording: format, recipe, reader, and how many items there are."""
 
 
+@pytest.mark.skipif(not SLOW, reason="installs five agents: set EVERDELTA_SLOW=1")
 @pytest.mark.parametrize("name", RECIPES)
 def test_what_an_agent_records_is_imported_as_a_second_reader_reads_it(name: str, tmp_path: Path) -> None:
     """Each text, call and result is in its session once, in order; a repeat adds nothing."""

@@ -353,11 +353,8 @@ class Feed:
 
     def _told(self, values: Sequence[Any]) -> list[tuple[Any, str]]:
         """Return the records of values, each with its text."""
-        return list(map(self._with_text, each(values, "records are a list of JSON values")))
-
-    def _with_text(self, value: Any) -> tuple[Any, str]:
-        record = self.record_of(value)
-        return record, require_value(record)
+        records = map(self.record_of, each(values, "records are a list of JSON values"))
+        return [(record, require_value(record)) for record in records]
 
     # -- where records are -----------------------------------------------------------------------
 

@@ -59,8 +59,8 @@ class Pair:
         """Give both a command; both refuse it, or none does."""
         loaded = await self.theirs.load(name)
         messages = loaded.messages if loaded is not None else []
-        more = self.talk.messages(kinds, messages)
         at = pick % (len(messages) + 1)
+        more = self.talk.messages(kinds, messages[:at] if kind == "rewrite" else messages)
 
         async def play(store: ConversationStore) -> Any:
             conversation = await store.load(name, limit=max(pick, 1) if kind == "save" else None)

@@ -61,7 +61,8 @@ def make_next(
                 if last - copy.position <= _FEW:
                     break
                 copy_to(copy, last)
-            with partition.tail.segments.environment.holding():
+            segments = partition.tail.segments  # kept: a sweep overwrites the file that LMDB's lock lies in
+            with segments.environment.holding():
                 copy_to(copy, log.last_position())
                 copy_folded(copy)
                 lock = WriterLock(path, options.busy_timeout)

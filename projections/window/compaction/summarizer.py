@@ -132,6 +132,7 @@ def _driven(answer: Summary, home: asyncio.AbstractEventLoop | None) -> Iterator
         future = asyncio.run_coroutine_threadsafe(work, loop)
         while not wait([future], 1).done:
             if loop.is_closed():
+                work.close()
                 raise ConnectionError("the event loop of the program has ended")
         return future.result()
 

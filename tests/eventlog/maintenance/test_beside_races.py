@@ -22,10 +22,12 @@ from eventlog.log.commit import Commit, Head
 from eventlog.log.embedded import generations
 from eventlog.log.embedded.bulk_writer import BulkWriter
 from eventlog.log.embedded.engine import EmbeddedLog
+from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.embedded.locks import WriterLock
 from eventlog.log.embedded.segments.environment import Environment
 from eventlog.maintenance.emptied import inherited_versions
 from eventlog.maintenance.vacuum import _Rewriter
+from eventlog.open_log import open_log
 from eventlog.search.catch_up import Follower
 from eventlog.search.commit_rows import Update
 from eventlog.store import Store
@@ -34,6 +36,21 @@ from projections.verify.verify import verify
 from tests.eventlog.maintenance.test_beside import SECRET, said, seeded
 from tests.support.python_process import ROOT
 from tests.support.sample_sessions import started
+from tests.support.watched_io import WatchedIO
+
+
+class Sweeping(WatchedIO):
+    """Sweeps a store at the moment when its rewriter has gone over to the next generation."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.pending: list[tuple[int, ...]] = []
+        """The processes that then read the earlier one."""
+
+    def reach(self, point: str) -> None:
+        """Sweep, as the fold thread does."""
+        if point == "rewriting: moved":
+            self.pending.append(generations.sweep(self._path, JournalIO()))
 
 
 def engine_of(store: Store) -> EmbeddedLog:
@@ -87,6 +104,7 @@ FORKING = """
 import os, sys, threading, time
 import eventlog
 from eventlog.maintenance.vacuum import _Rewriter
+from eventlog.open_log import open_log
 
 def fork():
     child = os.fork()
@@ -420,3 +438,15 @@ def test_a_map_that_another_process_has_grown_can_be_held(tmp_path: Path) -> Non
     with environment.holding(), environment.reading() as txn:
         assert txn.stat(environment.trees["data"])["entries"] == 1000
     environment.close()
+
+
+@pytest.mark.promise(12)
+def test_files_whose_lock_a_rewriter_has_are_not_overwritten(tmp_path: Path) -> None:
+    """Promise 12: LMDB's write lock lies in a file, which stays until it is given back."""
+    path = tmp_path / "s"
+    io = Sweeping(path)
+    seeded(path).close()
+    with Store(open_log(path, io=io)) as store:
+        store.vacuum()
+        assert io.pending == [(os.getpid(),)]
+        assert verify(store, deep=True).sound

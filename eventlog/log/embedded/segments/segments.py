@@ -54,13 +54,13 @@ class Segments:
     def __init__(
         self, path: Path, *, read_only: bool, map_bytes: int, lists_of: ListsOf | None = None, hold: Hold | None = None
     ) -> None:
-        self._hold = hold
         self.generation: Generation = Generation() if hold is None else hold.generation
         """Generation of the files, which stay as long as this is held."""
         self.environment: Environment = Environment(path, TREES, read_only=read_only, map_bytes=map_bytes)
         self._trees = self.environment.trees
         self.lists: ListIndex = ListIndex(self._trees["derived"], self._trees["sessions"], lists_of)
         self._blocks = Blocks(self._trees["data"])
+        self._hold = hold  # the last attribute, so that it ends behind the environment
 
     def close(self) -> None:
         """Release the environment, and the lock on its generation."""

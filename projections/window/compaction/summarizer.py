@@ -19,7 +19,7 @@ from collections.abc import (
     Iterator,
 )
 from concurrent.futures import wait
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -129,11 +129,14 @@ def _driven(answer: Summary, home: asyncio.AbstractEventLoop | None) -> Iterator
     taking: list[asyncio.Task[Any]] = []
 
     def run(work: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(work, loop)
-        while not wait([future], 1).done:
-            if loop.is_closed():
-                work.close()
-                raise ConnectionError("the event loop of the program has ended")
+        future = None
+        with suppress(RuntimeError):  # the loop is closed
+            future = asyncio.run_coroutine_threadsafe(work, loop)
+        while future is not None and not wait([future], 1).done:
+            future = None if loop.is_closed() else future
+        if future is None:
+            work.close()
+            raise ConnectionError("the event loop of the program has ended")
         return future.result()
 
     try:
@@ -141,7 +144,8 @@ def _driven(answer: Summary, home: asyncio.AbstractEventLoop | None) -> Iterator
             yield piece
     finally:
         try:
-            run(_shut(steps, taking, alone=own is not None))
+            with suppress(ConnectionError) if own is None else nullcontext():  # its end has closed the answer
+                run(_shut(steps, taking, alone=own is not None))
         finally:
             if own is not None:
                 own.call_soon_threadsafe(own.stop)

@@ -30,7 +30,7 @@ from eventlog.records.forget import forget
 from eventlog.records.index import RecordIndex
 from eventlog.records.json_value import digest_of, dumped, require_value
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
-from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
+from eventlog.records.told import ToldBuilder, ToldConversation, digest_of_request, require_none_open
 from eventlog.records.unseen import Seen
 from eventlog.session.held_lease import Lease
 from eventlog.session.session import Session
@@ -97,7 +97,7 @@ class Feed:
         for key, content in kept.items():
             value_event(key, content, {})  # refuses what is no value
         require_or_none(str, request_id, "a request id is a str")
-        digest = b"" if request_id is None else self._digest(told, after, kept)
+        digest = b"" if request_id is None else digest_of_request(self.mapping.format, told, after, kept)
         writer = self._executor.writer
         if request_id is not None and (known := result_of(writer, request_id, digest)) is not None:
             return self._numbers(known)
@@ -353,8 +353,11 @@ class Feed:
 
     def _told(self, values: Sequence[Any]) -> list[tuple[Any, str]]:
         """Return the records of values, each with its text."""
-        records = map(self.record_of, each(values, "records are a list of JSON values"))
-        return [(record, require_value(record)) for record in records]
+        return list(map(self._with_text, each(values, "records are a list of JSON values")))
+
+    def _with_text(self, value: Any) -> tuple[Any, str]:
+        record = self.record_of(value)
+        return record, require_value(record)
 
     # -- where records are -----------------------------------------------------------------------
 
@@ -393,8 +396,3 @@ class Feed:
         """Return the numbers of the records in an append."""
         events = self._reader.events(committed.first - 1, committed.last)
         return [recorded.version for recorded in events if isinstance(recorded.event, ev.RecordKept)]
-
-    def _digest(self, told: list[tuple[Any, str]], after: int | None, keep: Mapping[str, str | bytes]) -> bytes:
-        """Return the digest of what a request asks for."""
-        parts = [self.mapping.format, repr(after), *(text for _, text in told), *map(repr, sorted(keep.items()))]
-        return digest_of("\0".join(parts))

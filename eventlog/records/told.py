@@ -11,7 +11,7 @@ come behind, so any process goes on where another one stopped. It costs what is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,7 +26,7 @@ from eventlog.importers.common.conversation_parts import CallResult, OpenAnswer,
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id
 from eventlog.importers.common.remainder import UNFIT, put_back
 from eventlog.records.earlier import Earlier
-from eventlog.records.json_value import dumped, parsed
+from eventlog.records.json_value import digest_of, dumped, parsed
 from eventlog.records.open_things import OpenThings
 from eventlog.records.state_questions import (
     answered_part,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from eventlog.events import Event
     from eventlog.importers.common.builder import RecordMapping
 
-__all__ = ["ToldBuilder", "ToldConversation"]
+__all__ = ["ToldBuilder", "ToldConversation", "digest_of_request"]
 
 T = TypeVar("T")
 Ask = Callable[[Callable[[State], T]], T]
@@ -358,3 +358,11 @@ def require_none_open(conversation: ToldConversation, session: str) -> None:
     """Raise `RefusedError` if an answer that is not told in records is open."""
     if conversation.settling:
         raise RefusedError("a message is open", expected="a finished message", session=session)
+
+
+def digest_of_request(
+    format: str, told: Sequence[tuple[Any, str]], after: int | None, keep: Mapping[str, Any]
+) -> bytes:
+    """Return the digest of what a request asks for: records, their place, and values to keep."""
+    parts = [format, repr(after), *(text for _, text in told), *map(repr, sorted(keep.items()))]
+    return digest_of("\0".join(parts))

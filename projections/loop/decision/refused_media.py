@@ -20,7 +20,7 @@ from projections.requests.openai import chat_messages
 from projections.tokens.media import image_size
 from projections.view.neutral import File
 from projections.view.part_rendering import is_replaced
-from projections.window.compaction.selection import begun_turn
+from projections.window.compaction.selection import kept_turn
 
 if TYPE_CHECKING:
     from eventlog.values import Content
@@ -65,9 +65,9 @@ def media_of_question(now: Situation) -> tuple[Media, ...]:
     automatic compaction, and where the policy replays.
     """
     policy = now.policy.compaction
-    if not (now.policy.overflow.auto and policy.replay and policy.replay_keeps_steps):
+    if not (now.policy.overflow.auto and policy.replay):
         return ()
-    place = begun_turn(now.messages, policy)
+    place = kept_turn(now.messages, policy)
     if place is None:
         return ()
     return tuple(dict.fromkeys(one.media for one in _shown(now) if one.message == now.messages[place].id))

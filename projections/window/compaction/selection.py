@@ -32,7 +32,7 @@ from projections.view.selection import compaction_of, visible_messages
 from projections.window.policy.policy import CompactionPolicy
 from projections.window.sizing.measure import Measure
 
-__all__ = ["Selection", "begun_turn", "previous_summary", "select_tail", "summarisable", "tail_budget"]
+__all__ = ["Selection", "kept_turn", "previous_summary", "select_tail", "summarisable", "tail_budget"]
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -95,8 +95,7 @@ def select_tail(
     asked = next((found for found in state.compactions.values() if found.message == marker), None)
     shown = summarisable(state, options, marker)
     previous = previous_summary(state, measure.text)
-    stays = policy.replay_keeps_steps and begun_turn(shown, policy) is not None
-    if asked is not None and asked.overflow and policy.replay and not stays:
+    if asked is not None and asked.overflow and policy.replay and kept_turn(shown, policy) is None:
         found = _refused(state, shown, policy, measure, budget)
         if found is not None:
             return msgspec.structs.replace(found, previous=previous)
@@ -113,9 +112,9 @@ def select_tail(
     return None
 
 
-def begun_turn(shown: Sequence[Message], policy: CompactionPolicy) -> int | None:
-    """Return the index of the newest turn's question if the turn has steps, else None."""
-    place = _newest_turn(shown, policy)
+def kept_turn(shown: Sequence[Message], policy: CompactionPolicy) -> int | None:
+    """Return the index of a refused turn's question that stays in front of its steps, or None."""
+    place = _newest_turn(shown, policy) if policy.replay_keeps_steps else None
     has_steps = place is not None and any(not found.user and _says_something(found) for found in shown[place + 1 :])
     return place if has_steps else None
 

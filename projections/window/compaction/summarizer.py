@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import (
-    AsyncGenerator,
     AsyncIterable,
+    AsyncIterator,
     Awaitable,
     Callable,
     Coroutine,
@@ -21,7 +21,8 @@ from collections.abc import (
 from concurrent.futures import wait
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypeVar, cast
+from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -88,34 +89,38 @@ def _plain(answer: Iterable[Piece]) -> Generator[Piece]:
             close()
 
 
-async def _awaited(answer: Summary) -> AsyncGenerator[Piece]:
-    """Any answer as an async iterator; a sync iterator is stepped in a worker thread."""
-    if isinstance(answer, Awaitable):
-        answer = cast("Summary", await answer)
-    if isinstance(answer, AsyncIterable):
-        stream, room = answer, _Limits()
-        try:
-            async for piece in stream:
-                for found in room.taken(piece):
-                    yield found
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
-        return
-    steps = _plain(cast("Iterable[Piece]", answer))
+class _Answer:
+    """Answer of any kind, read piece by piece in an event loop.
 
-    def step() -> Piece | None:
-        return next(steps, None)
+    No async generator of its own: an event loop that ends closes each generator, in use or not, and
+    begins no other. A sync iterator is stepped in a worker thread.
+    """
 
-    try:
-        while True:
-            taken: Piece | None = await asyncio.to_thread(step)
-            if taken is None:
-                break
-            yield taken
-    finally:
-        await asyncio.to_thread(steps.close)
+    def __init__(self, answer: Summary) -> None:
+        self._answer = answer
+        self._steps: AsyncIterator[Piece] | Generator[Piece] | None = None
+        self._room = _Limits()
+
+    async def step(self) -> Piece | None:
+        """Return the next piece, or None at the end."""
+        if self._steps is None:
+            if isinstance(self._answer, Awaitable):
+                self._answer = await self._answer
+            self._steps = aiter(self._answer) if isinstance(self._answer, AsyncIterable) else _plain(self._answer)
+        if isinstance(self._steps, Generator):
+            return await asyncio.to_thread(next, self._steps, None)
+        async for piece in self._steps:
+            for found in self._room.taken(piece):
+                return found
+        return None
+
+    async def close(self) -> None:
+        """Close the caller's iterator, which gives up a request on its way."""
+        if isinstance(self._steps, Generator):
+            with suppress(ValueError):  # an interrupted step still runs in its thread
+                await asyncio.to_thread(self._steps.close)
+        elif (close := getattr(self._answer, "aclose", None)) is not None:
+            await close()
 
 
 def _driven(answer: Summary, home: asyncio.AbstractEventLoop | None) -> Iterator[Piece]:
@@ -125,7 +130,7 @@ def _driven(answer: Summary, home: asyncio.AbstractEventLoop | None) -> Iterator
     thread = threading.Thread(target=loop.run_forever, name="summarizer", daemon=True)
     if own is not None:
         thread.start()
-    steps = _awaited(answer)
+    reading = _Answer(answer)
     taking: list[asyncio.Task[Any]] = []
 
     def run(work: Coroutine[Any, Any, T]) -> T:
@@ -140,17 +145,19 @@ def _driven(answer: Summary, home: asyncio.AbstractEventLoop | None) -> Iterator
         return future.result()
 
     try:
-        while (piece := run(_step(steps, taking))) is not None:
+        while (piece := run(_step(reading, taking))) is not None:
             yield piece
     finally:
         try:
             with suppress(ConnectionError) if own is None else nullcontext():  # its end has closed the answer
-                run(_shut(steps, taking, alone=own is not None))
+                run(_shut(reading, taking, alone=own is not None))
         finally:
             if own is not None:
                 own.call_soon_threadsafe(own.stop)
                 thread.join()
                 own.close()
+            if iscoroutine(answer) and getcoroutinestate(answer) == CORO_CREATED:  # no loop was there to begin it
+                answer.close()
 
 
 def _running() -> asyncio.AbstractEventLoop | None:
@@ -159,17 +166,17 @@ def _running() -> asyncio.AbstractEventLoop | None:
     return None
 
 
-async def _step(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]]) -> Piece | None:
+async def _step(reading: _Answer, taking: list[asyncio.Task[Any]]) -> Piece | None:
     task = asyncio.current_task()
     assert task is not None
     taking[:] = [task]
-    return await anext(steps, None)
+    return await reading.step()
 
 
-async def _shut(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]], *, alone: bool) -> None:
+async def _shut(reading: _Answer, taking: list[asyncio.Task[Any]], *, alone: bool) -> None:
     """Close the answer; cancel an interrupted step, and if `alone` all tasks of the loop."""
     await _cancelled(task for task in taking if not task.done())
-    await steps.aclose()
+    await reading.close()
     if alone:
         await _cancelled(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
         await asyncio.get_running_loop().shutdown_asyncgens()

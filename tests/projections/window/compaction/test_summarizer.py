@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
@@ -157,3 +160,76 @@ def test_stopping_closes_the_summariser() -> None:
         assert next(found) == "x"
         found.close()
     assert closed == ["sync", "async", "task"]
+
+
+@contextmanager
+def ending_loop() -> Generator[asyncio.AbstractEventLoop]:
+    """An event loop of another thread that is about to end, as at the end of `asyncio.run`."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(loop.shutdown_asyncgens(), loop).result()
+    yield loop
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+class EndsOnceSeen(asyncio.SelectorEventLoop):
+    """An event loop that runs for one look, and is closed before the first step."""
+
+    looks = 0
+
+    def is_running(self) -> bool:
+        """Say yes once, and end."""
+        if not self.looks:
+            return False
+        self.looks = 0
+        self.close()
+        return True
+
+
+def test_an_event_loop_that_has_ended() -> None:
+    """An answer that no loop begins is closed: Python warns of coroutines that are not."""
+    home = EndsOnceSeen()
+    home.looks = 1
+    with pytest.raises(ConnectionError, match="has ended"):
+        next(pieces(awaited, REQUEST, home))
+    gc.collect()
+
+
+@pytest.mark.parametrize("summarizer", [awaited, async_to_stream])
+def test_an_event_loop_that_ends(summarizer: Any) -> None:
+    """Async generators begin with a warning there, here an error: the summariser's own alone."""
+    with ending_loop() as home:
+        if summarizer is awaited:
+            assert [*pieces(summarizer, REQUEST, home)] == WHOLE
+        else:
+            with pytest.raises(ResourceWarning):
+                list(pieces(summarizer, REQUEST, home))
+
+
+def test_an_interrupted_step_in_a_thread() -> None:
+    """Ctrl-C comes through while an iterator blocks."""
+    standing, let_go = threading.Event(), threading.Event()
+
+    def blocking() -> Iterator[Piece]:
+        standing.set()
+        let_go.wait(30)
+        yield "too late"
+
+    async def summarizer(_request: SummaryRequest) -> Iterator[Piece]:
+        return blocking()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupted)
+    main = threading.get_ident()
+    threading.Thread(target=lambda: (standing.wait(30), signal.pthread_kill(main, signal.SIGUSR1))).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(pieces(summarizer, REQUEST))
+    finally:
+        let_go.set()
+        signal.signal(signal.SIGUSR1, before)

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple, TypeAlias
 
 import jsonschema
 
 ROOT = Path(__file__).resolve().parents[2]
+_END = b"\x04the end of the program\x04"
 SCHEMAS: dict[str, Any] = {
     path.stem: json.loads(path.read_text()) for path in (ROOT / "projections" / "schemas").glob("*.json")
 }
@@ -113,20 +115,29 @@ def on_terminal(
     command = [sys.executable, "-m", "projections", *map(str, arguments)]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "PAGER": "cat", **(variables or {})}
     with subprocess.Popen(command, cwd=ROOT, stdin=child, stdout=child, stderr=child, env=environment) as process:
-        os.close(child)
         os.write(parent, typed.encode())
-        pieces: list[bytes] = []
-        while True:
-            try:
-                piece = os.read(parent, 65536)
-            except OSError:
-                break
-            if not piece:
-                break
-            pieces.append(piece)
-        process.wait(60)
+        ending = Thread(target=_end, args=(process, child))
+        ending.start()
+        shown = bytearray()
+        while not shown.endswith(_END):
+            shown += os.read(parent, 65536)
+        ending.join()
+    os.close(child)
     os.close(parent)
-    return process.returncode, b"".join(pieces).decode()
+    return process.returncode, shown.removesuffix(_END).decode()
+
+
+def _end(process: subprocess.Popen[bytes], terminal: int) -> None:
+    """Write a mark behind the output of a process, and kill a process that hangs.
+
+    A terminal may lose unread output as its last process closes it.
+    """
+    try:
+        process.wait(60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    os.write(terminal, _END)
 
 
 def valid(name: str, document: object) -> None:

@@ -292,7 +292,7 @@ def test_rules_are_found_by_the_makers_name() -> None:
 
 
 def steps(count: int) -> float:
-    """Processor seconds of the report on so many steps, every twentieth after a prune."""
+    """Least processor seconds of three reports on steps, each twentieth of which is a prune."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         calls: list[str] = []
@@ -306,9 +306,12 @@ def steps(count: int) -> float:
                 reply.finish("stop", usage=eventlog.Usage(eventlog.Tokens(100, 9, 0, 100 * number)))
             if number % 20 == 19:
                 session.context.prune(calls[-15:-5])
-        begin = time.process_time()
-        assert len([*cache_uses(session)]) == count
-        return time.process_time() - begin
+        seconds: list[float] = []
+        for _ in range(3):
+            begin = time.process_time()
+            assert len([*cache_uses(session)]) == count
+            seconds.append(time.process_time() - begin)
+        return min(seconds)
 
 
 def test_the_report_is_linear_in_the_steps() -> None:

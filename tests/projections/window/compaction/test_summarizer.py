@@ -224,9 +224,13 @@ def test_an_interrupted_step_in_a_thread() -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
+    def interrupt() -> None:
+        standing.wait(30)
+        signal.pthread_kill(main, signal.SIGUSR1)
+
     before = signal.signal(signal.SIGUSR1, interrupted)
     main = threading.get_ident()
-    threading.Thread(target=lambda: (standing.wait(30), signal.pthread_kill(main, signal.SIGUSR1))).start()
+    threading.Thread(target=interrupt).start()
     try:
         with pytest.raises(KeyboardInterrupt):
             list(pieces(summarizer, REQUEST))

@@ -112,10 +112,15 @@ def said(text: str) -> dict[str, Any]:
 
 
 def put(
-    saver: EverdeltaSaver, messages: list[Any] | None, parent: Any = None, thread: str = "t", **metadata: Any
+    saver: EverdeltaSaver,
+    messages: list[Any] | None,
+    parent: Any = None,
+    thread: str = "t",
+    made: Any = None,
+    **metadata: Any,
 ) -> Any:
     """Put a checkpoint with a list of messages, or with none that it knows; return its config."""
-    checkpoint = empty_checkpoint()
+    checkpoint: Any = made or empty_checkpoint()
     version = saver.get_next_version(None, None) if parent is None else int(parent["version"]) + 1
     checkpoint["channel_values"] = {} if messages is None else {"messages": messages}
     checkpoint["channel_versions"] = {"messages": version}
@@ -181,6 +186,24 @@ def test_message_changed_in_place_is_told_again(engine: Engine) -> None:
     for config, at in ((first, "door"), (second, "window")):
         view = ModelView.of(saver.session("t"), at=saver.version(config))
         assert viewed(view)[-1][3] == f'{{"at":"{at}"}}'
+
+
+@pytest.mark.parametrize("said", [[], ["go", "on"], ["go", "no"], ["else"]])
+def test_checkpoint_that_comes_late_is_not_what_is_shown(engine: Engine, said: list[str]) -> None:
+    """A slow worker puts an older checkpoint last: the newest one is shown."""
+    slow, quick = EverdeltaSaver(engine.open()), EverdeltaSaver(engine.open())
+    first = put(slow, [HumanMessage("go", id="h1")])
+    made = empty_checkpoint()
+    newest = put(quick, [HumanMessage("go", id="h1"), AIMessage("on", id="a1")], first)
+    late = put(slow, [HumanMessage(text, id=text) for text in said], first, made=made)
+    for saver in (slow, quick):
+        assert saver.get_tuple(CONFIG) == saver.get_tuple(newest)
+        session = saver.session("t")
+        assert viewed(ModelView.of(session)) == [("user", "go"), ("assistant", "on")]
+        assert viewed(ModelView.of(session, at=saver.version(newest))) == [("user", "go"), ("assistant", "on")]
+        assert viewed(ModelView.of(session, at=saver.version(late))) == [("user", text) for text in said]
+    put(quick, [HumanMessage("go", id="h1"), AIMessage("on", id="a1"), HumanMessage("so", id="h2")], newest)
+    assert len(viewed(ModelView.of(slow.session("t")))) == 3
 
 
 def test_channel_that_becomes_empty_empties_the_view(engine: Engine) -> None:

@@ -158,7 +158,7 @@ class Thread:
         id: str = checkpoint["id"]
         told, items = self._messages(ns, given)
 
-        def append(version: int) -> None:
+        def append(version: int) -> bool:
             before = None if parent is None else self.stored(ns, parent)
             if parent is not None and before is None and not is_copy and not self._is_left(ns, parent):
                 raise NotFoundError("checkpoint", parent, session=self.session.id)
@@ -173,6 +173,7 @@ class Thread:
             dumps = self.serde.dumps_typed
             keep[key_of("c", ns, id)] = encode(Stored(ns, id, parent, dumps(body), dumps(metadata), values, has))
             newest = self._values.get(key_of("h", ns))
+            is_late = newest is not None and str(newest.value) > id
             if newest is None or str(newest.value) < id:
                 keep[key_of("h", ns)] = id
             run = run_in(metadata)
@@ -180,7 +181,7 @@ class Thread:
                 keep[key_of("r", run)] = b""
             if ns:
                 self.list.feed.add([], keep=keep, version=version)
-                return
+                return False
             line = [] if before is None else self.list.line(self.revision(ns, before.id))
             if MESSAGES in same:
                 entries = line
@@ -192,8 +193,16 @@ class Thread:
                 entries = []
             line = self.list.tell(line, entries, keep, version)
             self.list.keep(self.revision(ns, id), line)
+            return is_late
 
-        self._decided(append, wait)
+        if self._decided(append, wait):
+            self._decided(self._show_newest, wait)
+
+    def _show_newest(self, version: int) -> None:
+        """Show the list of the newest checkpoint again, after one that was made before it."""
+        newest = self.stored("", None)
+        numbers = [] if newest is None else self.list.feed.path(self.revision("", newest.id))
+        self.list.feed.add([], after=numbers[-1] if numbers else 0, version=version)
 
     def put_writes(
         self, ns: str, id: str, writes: Sequence[tuple[str, Any]], task: str, path: str, *, run: str, wait: float

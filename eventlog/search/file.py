@@ -15,7 +15,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 
@@ -120,25 +120,26 @@ class IndexFile:
             if path is None:
                 path = directory / f"search-{os.urandom(8).hex()}.sqlite"
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-                self.writer = _connected(path)
-                _begin(self.writer, self.store)
-                self.reader = _connected(path)
+                with ExitStack() as opened:
+                    self.writer = opened.enter_context(closing(_connected(path)))
+                    _begin(self.writer, self.store)
+                    self.reader = opened.enter_context(closing(_connected(path)))
+                    opened.pop_all()
             self.path, self._inode = path, path.stat().st_ino
 
     def _opened(self, path: Path) -> bool:
         """Open a file that is there; False if it is damaged, or of another store or program."""
-        opened: list[sqlite3.Connection] = []
-        try:
-            opened += [_connected(path), _connected(path)]
-            said = opened[0].execute("SELECT value FROM facts WHERE name = 'store'").fetchone()
-            if opened[0].execute("PRAGMA user_version").fetchone()[0] == _VERSION and said == (self.store,):
-                self.writer, self.reader = opened
-                return True
-        except Exception as error:
-            if not is_damage(error):
-                raise
-        for connection in opened:
-            connection.close()
+        with ExitStack() as opened:
+            try:
+                writer, reader = [opened.enter_context(closing(_connected(path))) for _ in range(2)]
+                said = writer.execute("SELECT value FROM facts WHERE name = 'store'").fetchone()
+                if writer.execute("PRAGMA user_version").fetchone()[0] == _VERSION and said == (self.store,):
+                    self.writer, self.reader = writer, reader
+                    opened.pop_all()
+                    return True
+            except Exception as error:
+                if not is_damage(error):
+                    raise
         return False
 
     @property
@@ -192,7 +193,11 @@ def _connected(path: Path | str) -> sqlite3.Connection:
         "journal_mode=wal",
         "synchronous=normal",
     ):
-        connection.execute(f"PRAGMA {setting}")
+        try:
+            connection.execute(f"PRAGMA {setting}")
+        except BaseException:
+            connection.close()
+            raise
     return connection
 
 

@@ -275,3 +275,10 @@ class UsageRecorded(Base, frozen=True, array_like=True, tag="us"):
     failed: bool = False
     catalogue: str = ""
     """The date of the price catalogue that gave the cost; empty if it was not computed."""
+
+    @property
+    def more(self) -> bool:
+        """Whether the tokens are of a call recorded before: of a step, and none was read."""
+        tokens = self.usage.tokens
+        read = tokens.input or tokens.cache_read or tokens.cache_write or tokens.total
+        return self.step is not None and not read and tokens.output != 0

@@ -186,10 +186,10 @@ def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:
         cost = event.usage.cost
         return replace(
             entry,
-            calls=entry.calls + 1,
+            calls=entry.calls + (not event.more),
             tokens=max(_LEAST, min(entry.tokens + _all(event.usage.tokens), _MOST)),
             cost=entry.cost + (cost or 0),
-            unpriced=entry.unpriced + (cost is None),
+            unpriced=entry.unpriced + (cost is None and not event.more),
         )
     if isinstance(event, ev.ShelfStarted):
         return CatalogEntry(event.name, shelf=True)

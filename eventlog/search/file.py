@@ -26,7 +26,7 @@ __all__ = ["MEMORY", "SLOTS", "IndexFile", "StrayRowError", "end_transaction", "
 MEMORY = ":memory:"
 SLOTS = 16
 """Rows of a second; those over that take the next free number."""
-_VERSION = 2
+_VERSION = 3
 """Version of the tables, and of what is a word: change it with either."""
 _LOCK = "search.lock"
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")

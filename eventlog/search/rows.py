@@ -164,7 +164,8 @@ class Rows:
         usage = Usage(Tokens()) if call is None else call.usage
         counts = (min(max(count, -_LARGEST), _LARGEST) for count in astuple(usage.tokens)[:5])
         cost = None if usage.cost is None else str(usage.cost)
-        flags = reply, error, call is not None, call is not None and call.failed
+        counted = call is not None and not call.more
+        flags = reply, error, counted, counted and call is not None and call.failed
         self.spent.append((second_of(time) // 86_400, stream, version, model, *flags, *counts, cost))
 
     # -- texts ---------------------------------------------------------------------------------

@@ -153,4 +153,4 @@ def _tier(known: dict[int, KnownModel]) -> str:
     )
     which = f"CASE s.model{cases} ELSE 0 END" if cases else "0"
     sound = f"min(s.input, s.output, s.cache_read, s.cache_write) >= 0 AND {_READ} + s.output > 0"
-    return f"CASE WHEN {_UNPRICED} AND {sound} THEN {which} ELSE -1 END"
+    return f"CASE WHEN s.cost IS NULL AND {sound} THEN {which} ELSE -1 END"

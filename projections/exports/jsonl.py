@@ -31,7 +31,7 @@ LINE_CHARACTERS = 1 << 20
 
 
 def jsonl_lines(session: Session, *, tree: bool = False) -> Iterator[bytes]:
-    """Yield the lines of the file, each with its line feed.
+    """Yield the lines of the file as bytes, each with its line feed.
 
     The sessions that this one was forked from come before it, up to what it inherits. `tree`
     includes its forks and sub-sessions, and theirs. Raises `DamagedError` where the store cannot be

@@ -48,12 +48,12 @@ class _PlacedEvent(NamedTuple):
 
 
 def opencode_json(session: Session) -> bytes:
-    """Return the document as UTF-8 text, lone surrogates as escapes."""
+    """Return the document as UTF-8 bytes, lone surrogates as escapes."""
     return b"".join(opencode_pieces(session))
 
 
 def opencode_pieces(session: Session) -> Iterator[bytes]:
-    """Yield the document as pieces of UTF-8 text, lone surrogates as escapes."""
+    """Yield the document as pieces of UTF-8 bytes, lone surrogates as escapes."""
     document = opencode_export(session)
     _make_finite(document)
     for piece in _ENCODER.iterencode(document):

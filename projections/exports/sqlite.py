@@ -64,6 +64,7 @@ CREATE TABLE usage (
     session TEXT NOT NULL REFERENCES sessions (id), version INTEGER NOT NULL, time TEXT, message TEXT, purpose TEXT NOT NULL,
     model TEXT, input INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL, cache_read INTEGER NOT NULL,
     cache_write INTEGER NOT NULL, total INTEGER, cost TEXT, estimate TEXT, failed INTEGER NOT NULL,
+    more INTEGER NOT NULL,
     PRIMARY KEY (session, version)
 );
 CREATE TABLE events (
@@ -184,7 +185,7 @@ def _usage(session: Session, recorded: Recorded, event: ev.UsageRecorded) -> tup
         session.id, recorded.version, _time(recorded.time), event.message, event.purpose,
         None if event.model is None else str(event.model), tokens.input, tokens.output, tokens.reasoning,
         tokens.cache_read, tokens.cache_write, tokens.total, None if cost is None else str(cost),
-        None if price is None else str(price.cost), event.failed,
+        None if price is None else str(price.cost), event.failed, event.more,
     )  # fmt: skip
 
 

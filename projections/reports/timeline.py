@@ -28,6 +28,8 @@ __all__ = ["Timeline", "TimelineBuilder", "TimelineEntry", "timeline"]
 
 
 _OTHER_TOKENS = frozenset(("pruned", "compacted"))
+_MORE = "more"
+"""A usage that adds to that of a call before."""
 """Kinds of entries whose tokens are not those of a call."""
 
 
@@ -81,11 +83,11 @@ class Timeline(msgspec.Struct, frozen=True):
         calls = self.calls
         estimates = [entry.estimate for entry in calls if entry.estimate is not None]
         return UsageTotals(
-            calls=len(calls),
+            calls=sum(entry.what != _MORE for entry in calls),
             total=sum(entry.tokens or 0 for entry in calls),
             cost=sum((entry.cost for entry in calls if entry.cost is not None), Decimal(0)),
-            unpriced=sum(entry.cost is None for entry in calls),
-            estimated=len(estimates),
+            unpriced=sum(entry.cost is None and entry.what != _MORE for entry in calls),
+            estimated=sum(entry.estimate is not None and entry.what != _MORE for entry in calls),
             estimate=sum(estimates, Decimal(0)),
         )
 
@@ -193,6 +195,7 @@ class TimelineBuilder:
         fill = round((before + tokens) / room, 4) if room and event.purpose == "turn" else None
         kind = "step" if event.purpose == "turn" else event.purpose
         what = "failed" if event.failed else "overflow" if fill is not None and fill >= 1 else ""
+        what = _MORE if event.more else what
         return TimelineEntry(version, time, kind, what, tokens, fill, cost, estimate, self._spent, step=step)
 
 

@@ -66,18 +66,18 @@ class UsageTotals(msgspec.Struct):
     def add(self, event: UsageRecorded, models: ModelCatalogue | None = None) -> None:
         """Add one record; `models` estimate the cost of one that has none."""
         tokens: Tokens = event.usage.tokens
-        self.calls += 1
-        self.failed += event.failed
+        self.calls += not event.more
+        self.failed += event.failed and not event.more
         self.input += tokens.input
         self.output += tokens.output
         self.reasoning += tokens.reasoning
         self.cache_read += tokens.cache_read
         self.cache_write += tokens.cache_write
         if event.usage.cost is None:
-            self.unpriced += 1
+            self.unpriced += not event.more
             price = None if models is None else models.price(event.model, tokens)
             if price is not None:
-                self.estimated += 1
+                self.estimated += not event.more
                 self.estimate = _EXACT.add(self.estimate, price.cost)
         else:
             self.cost = _EXACT.add(self.cost, event.usage.cost)

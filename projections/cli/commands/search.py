@@ -14,7 +14,7 @@ from projections.cli.options import JSON
 from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.store_option import reading
 from projections.cli.words import Context, command, flag, integer
-from projections.reports.wording import counted
+from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
     from eventlog import SearchHit
@@ -83,12 +83,15 @@ def run(
             limit=limit,
             wait=None,
         )
-        ids = ShortIds([] if json else (info.id for info in store.sessions()))
+        short = ShortIds(head.session for head in store.log.heads()) if output.terminal() and not json else None
     if json:
         output.document({"hits": list(map(_record, page.hits)), "next": page.next})
         return
     for hit in page.hits:
-        _print(hit, ids.of(hit.session))
+        if short is None:
+            _print(hit, hit.session, moment(hit.time))
+        else:
+            _print(hit, short.of(hit.session), times.minute(hit.time))
     if not page.hits:
         phrases = "; several words in quotes are a phrase" if any(" " in word for word in words) else ""
         output.note(f"nothing was found{phrases}" if cursor is None else "no more hits")
@@ -105,10 +108,10 @@ def _record(hit: SearchHit) -> dict[str, Any]:
     return {name: getattr(hit, name) for name in names} | {"found": found} | marks
 
 
-def _print(hit: SearchHit, session: str) -> None:
+def _print(hit: SearchHit, session: str, time: str) -> None:
     marks = [mark for mark, is_set in (("rolled back", hit.rolled_back), ("removed", hit.removed)) if is_set]
     who = f"{hit.kind} {hit.tool}" if hit.tool else hit.kind
-    output.heading("  ".join([session, f"version {hit.version}", who, times.minute(hit.time), *marks]))
+    output.heading("  ".join([session, f"version {hit.version}", who, time, *marks]))
     pieces = [("  …" if hit.before else "  ", "")]
     end = 0
     for first, last in hit.found:

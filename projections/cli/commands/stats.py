@@ -134,7 +134,7 @@ def _cost(of: dict[str, Any]) -> Cell | None:
         return None
     known = Decimal(of["cost"] or 0) + Decimal(of["estimate"] or 0)
     sign = "≥ " if of["unpriced"] > of["estimated"] else "≈ " if of["estimated"] else ""
-    return output.Cell(known, sign + dollars(known))
+    return output.Cell(f"{sign.strip()}{known}", sign + dollars(known))
 
 
 def _print_store(totals: dict[str, Any], ids: Iterable[str], prices: str) -> None:

@@ -29,7 +29,7 @@ def run(context: Context, *, json: bool) -> None:
         result = store.vacuum()
     output.answer(
         asdict(result),
-        f"{counted(result.bytes_before, 'byte')} before, {result.bytes_after} after; "
+        f"{counted(result.bytes_before, 'byte')} before, {result.bytes_after:,} after; "
         f"{counted(result.erased, 'session')} erased, {counted(result.emptied, 'append')} emptied{still_read(result)}",
         json=json,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
@@ -39,20 +39,20 @@ def run(context: Context, session: str | None, *, deep: bool, against: str | Non
 
     saved = saved_head(against)
     try:
-        with reading(context) as store:
+        with reading(context) as store, output.progress("verify") as on_progress:
             if session is not None and not (saved is not None and session in saved.by_session):
                 session = _id_of(store, session)
-            with ExitStack() as bar:
+            sessions, begun = 1 if session is not None else sum(1 for _ in store.log.heads()), count()
 
-                def progress_for(name: str) -> Callable[[int, int], None]:
-                    bar.close()
-                    return bar.enter_context(output.progress(name))
+            def progress_for(_: str) -> Callable[[int, int], None]:
+                place = next(begun), sessions  # of one session the bar shows events
+                return lambda version, newest: on_progress(*(place if sessions > 1 else (version, newest)))
 
-                report = verify(store, session=session, against=saved, deep=deep, progress_for=progress_for)
+            report = verify(store, session=session, against=saved, deep=deep, progress_for=progress_for)
     except DamagedError as error:
         report = StoreReport([str(error)])
-    sessions = [_session_report(each) for each in report.sessions]
-    output.answer({"sound": report.sound, "store": report.problems, "sessions": sessions}, *_lines(report), json=json)
+    reports = [_session_report(each) for each in report.sessions]
+    output.answer({"sound": report.sound, "store": report.problems, "sessions": reports}, *_lines(report), json=json)
     return Exit.FAULTS if not report.sound else Exit.OK
 
 
@@ -99,7 +99,8 @@ def _lines(report: StoreReport) -> list[str]:
     ]
     faulty = sum(not each.sound for each in sessions)
     events, bodies = sum(each.events for each in sessions), sum(each.bodies for each in sessions)
-    verdict = "all sound" if report.sound else f"{faulty} with faults"
+    faults = f"{faulty} with faults" if faulty else f"{counted(len(report.problems), 'fault')} of the store"
+    verdict = "all sound" if report.sound else faults
     erased = sum(each.is_session and each.erased for each in sessions)
     own = sum(each.is_session for each in sessions) - erased
     others = sum(not each.is_session for each in sessions)

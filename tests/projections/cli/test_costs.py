@@ -68,6 +68,8 @@ def test_the_store_is_counted_by_day(cli: Cli, price: Decimal) -> None:
     assert sum(Decimal(day["estimate"] or 0) for day in found["days"]) == CALLS * price
     first = cli("stats", "--by", "day").out.splitlines()[1].split("\t")
     assert len(first[0]) == len("2026-01-01")
+    assert first[-1].startswith("≥")
+    assert Decimal(first[-1][1:]) == 2 * RECORDED + CALLS * price
     assert cli("stats", "--by", "day", "paid").code == Exit.USAGE
 
 

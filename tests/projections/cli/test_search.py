@@ -42,6 +42,19 @@ def test_search(cli: Cli) -> None:
     assert cli("search", "ferry", "--session", "none").code == Exit.MISSING
 
 
+def test_a_pipe_gets_whole_ids_and_times(cli: Cli, store: Path) -> None:
+    """Only a terminal shows the ends of ids, and times of this year without it."""
+    with eventlog.open(store) as opened:
+        session = opened.create_session()
+        session.user("Where is the ferry?")
+    head = cli("search", "ferry").out.splitlines()[0]
+    assert head.startswith(f"{session.id}  version 3")
+    assert head.endswith("Z")
+    _, shown = on_terminal("--store", store, "search", "ferry")
+    assert session.id not in shown
+    assert session.id[-8:] in shown
+
+
 @pytest.mark.usefixtures("talk")
 def test_search_as_json_by_page(cli: Cli) -> None:
     """The JSON fits its schema, and a page names the cursor of the next one."""

@@ -13,7 +13,7 @@ from eventlog.log.memory import MemoryLog
 from projections.cli.exits import Exit
 from projections.transcript.transcript import TranscriptProjection
 from projections.verify.verify import verify_session
-from tests.support.cli_runner import Cli, valid
+from tests.support.cli_runner import Cli, on_terminal, valid
 
 
 def test_verify_of_a_sound_store(cli: Cli, store: Path) -> None:
@@ -48,6 +48,26 @@ def test_verify_finds_damage(cli: Cli, store: Path) -> None:
     assert "ses_a1" in cli("verify").out
     assert cli("show", "ses_a1").code == Exit.DAMAGED
     assert cli("show", "ses_c3").code == Exit.OK
+
+
+def test_a_store_that_cannot_be_read_at_all_has_a_fault(cli: Cli, store: Path) -> None:
+    """The last line counts faults of the store where no session could be read."""
+    with eventlog.open(store):
+        pass
+    pages = store / "1" / "lmdb" / "data.mdb"
+    data = bytearray(pages.read_bytes())
+    data[2 * 4096 :] = b"\xff" * (len(data) - 2 * 4096)
+    pages.write_bytes(data)
+    found = cli("verify")
+    assert found.code != Exit.OK
+    assert "0 with faults" not in found.out
+
+
+def test_the_bar_of_a_terminal_goes_over_the_sessions(store: Path) -> None:
+    """A store of many sessions has one bar: one for each takes five times the check."""
+    _, shown = on_terminal("--store", store, "verify")
+    assert "verify" in shown
+    assert "ses_a1" not in shown
 
 
 def test_verify_finds_a_wrong_body_and_a_wrong_fold() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import decimal
+import json
+import sqlite3
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
@@ -15,9 +18,12 @@ import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.errors import CallError
+from eventlog.importers import import_file
 from eventlog.session_store import begin_session
 from eventlog.values import Model, Price, Tokens, Usage
+from projections.exports.sqlite import write_sqlite
 from projections.reports.session_tree import descendants, whole_tree
+from projections.reports.timeline import timeline
 from projections.reports.usage import UsageTotals, session_usage, total
 from tests.support.export_sessions import put
 from tests.support.opencode_exports import events_of_export
@@ -49,6 +55,45 @@ def test_every_kind_of_token_is_counted(store: Store) -> None:
     whole = total([one, two])
     assert whole.tokens == Tokens(12, 24, 36, 48, 60, 999 + 24)
     assert (whole.calls, whole.failed, whole.unpriced, whole.cost) == (3, 1, 1, Decimal("0.3"))
+
+
+def test_a_call_whose_usage_is_told_in_pieces_is_one_call(store: Store, tmp_path: Path) -> None:
+    """A transcript that corrects a message's usage has one call of it in every sum."""
+    counts = [{"input_tokens": 8, "cache_read_input_tokens": 40, "output_tokens": output} for output in (1, 79)]
+    records = [
+        {
+            "type": "assistant",
+            "uuid": f"u{place}",
+            "parentUuid": f"u{place - 1}" if place else None,
+            "sessionId": "s",
+            "timestamp": "2026-01-07T10:00:00Z",
+            "message": {
+                "id": "m",
+                "role": "assistant",
+                "model": "acme-1",
+                "content": [{"type": "text", "text": f"part {place}"}],
+                "usage": usage,
+            },
+        }
+        for place, usage in enumerate(counts)
+    ]
+    path = tmp_path / "transcript.jsonl"
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    import_file(store, path, format="claude_code")
+    (info,) = store.sessions()
+    session = store.session(info.id)
+    (day,) = store.usage_by_day().days
+    told = timeline(session).usage()
+    write_sqlite([session], tmp_path / "all.db", inherited=False)
+    with closing(sqlite3.connect(tmp_path / "all.db")) as connection:
+        rows = connection.execute("SELECT sum(NOT more), sum(NOT more AND cost IS NULL), sum(output) FROM usage")
+        assert rows.fetchall() == [(1, 1, 79)]
+    own = total(session_usage(session).own)
+    assert [(one.calls, one.unpriced) for one in (info, own, day, told)] == [(1, 1)] * 4
+    assert own.tokens == Tokens(8, 79, 0, 40, 0, 127)
+    assert day.tokens.output == 79
+    session.record_usage(Usage(Tokens(0, 5)), model="p/m")
+    assert store.info(session.id).calls == 2  # of no step: a call of its own
 
 
 def test_a_price_is_stored_with_its_catalogues_date_and_never_computed_again(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def _numbers(expression: ast.expr) -> Iterator[int]:
 def table() -> str:
     """Return the list: each promise, and how many tests prove it."""
     found = Counter(number for path in TESTS.rglob("test_*.py") for number, _ in marks(path))
-    return "".join(f"{number}. {promise} {found[number]} tests.\n" for number, promise in enumerate(PROMISES, 1))
+    return "".join(f"{number}. {promise} ({found[number]})\n" for number, promise in enumerate(PROMISES, 1))
 
 
 def with_table(page: str) -> str:

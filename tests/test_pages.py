@@ -50,6 +50,8 @@ TOPS = ("eventlog", "projections", "tests", "benchmarks")
 _ADDRESS = "DATABASE_URL"
 FENCES = {"python", "pyi", "javascript", "sh", "sql", "console", "json", "text", ""}
 PYTEST_OPTIONS = {"--timeout"}
+BUDGETS = {"benchmarks/README.md": 1_200, "tests/README.md": 1_500, "eventlog/log/embedded/FORMAT.md": 3_000}
+"""Words that a page may have."""
 OTHERS_NAMES = {
     "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "EventStore", "MirrorErrorMessage", "OpenAIResponsesCompactionSession", "PermissionResultDeny", "RunState", "SQLiteSession", "SqliteSessionService",
     "SessionStore", "StaleSessionError", "StreamingResponse",
@@ -127,6 +129,12 @@ def test_there_are_two_commands_and_ci_runs_them() -> None:
 def test_the_readme_is_short() -> None:
     """The README is an overview: at most 160 lines."""
     assert len(PAGES["README.md"].splitlines()) <= 160
+
+
+@pytest.mark.parametrize(("page", "most"), BUDGETS.items())
+def test_a_long_page_keeps_its_budget(page: str, most: int) -> None:
+    """The longest pages have at most so many words, as `tests.size` counts."""
+    assert len(PAGES[page].split()) <= most
 
 
 def test_numbers_of_the_readme_are_measured() -> None:

@@ -55,6 +55,5 @@ def folding(feed: TranscriptFeed, transcript: TranscriptKey) -> Keep:
     return keep
 
 
-def _nothing(entries: list[Any]) -> dict[str, str | bytes]:
-    del entries
+def _nothing(_entries: list[Any]) -> dict[str, str | bytes]:
     return {}

@@ -20,7 +20,7 @@ from __future__ import annotations
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import msgspec
 
@@ -82,6 +82,7 @@ class _Hits(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     place: _Position
 
 
+C = TypeVar("C", _Stream, _List, _Hits)
 _WHAT: dict[type[_Stream | _List | _Hits], str] = {_Stream: "events", _List: "a list of sessions", _Hits: "a search"}
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Stream | _List | _Hits).decode
@@ -134,11 +135,9 @@ def reached_by(cursor: str, log: Log) -> list[Reached]:
 
     `CursorError` if it is none of this store, or is ahead of it.
     """
-    said = _said(cursor, _AGAIN)
-    if not isinstance(said, _Stream):
-        raise CursorError(f"the cursor is of {_WHAT[type(said)]}, not of events: {_AGAIN}")
+    said = _said(cursor, log, _Stream, _AGAIN)
     last = log.last_positions()
-    if said.store != log.identity[:_STORE] or len(said.reached) != len(last):
+    if len(said.reached) != len(last):
         raise CursorError(f"the cursor is of another store: {_AGAIN}")
     tags = tags_at(log, [position for position, _ in said.reached])
     for partition, (position, tag) in enumerate(said.reached):
@@ -159,11 +158,7 @@ def list_cursor(log: Log, lists: Sequence[bytes], place: Place) -> str:
 
 def place_in(cursor: str, log: Log, lists: Sequence[bytes]) -> Place:
     """Return the place that a cursor names; `CursorError` if it is not one of these lists."""
-    said = _said(cursor, _LIST_AGAIN)
-    if not isinstance(said, _List):
-        raise CursorError(f"the cursor is of {_WHAT[type(said)]}, not of a list of sessions: {_LIST_AGAIN}")
-    if said.store != log.identity[:_STORE]:
-        raise CursorError(f"the cursor is of another store: {_LIST_AGAIN}")
+    said = _said(cursor, log, _List, _LIST_AGAIN)
     if said.lists != _digest(lists):
         raise CursorError(f"the cursor is of a list with other filters: pass the same ones, or {_LIST_AGAIN}")
     position, partition = divmod(said.number, log.partitions)
@@ -179,11 +174,7 @@ def hits_cursor(log: Log, search: Sequence[object], place: int) -> str:
 
 def hit_place(cursor: str, log: Log, search: Sequence[object]) -> int:
     """Return the place that a cursor names; `CursorError` if it is not one of this search."""
-    said = _said(cursor, _SEARCH_AGAIN)
-    if not isinstance(said, _Hits):
-        raise CursorError(f"the cursor is of {_WHAT[type(said)]}, not of a search: {_SEARCH_AGAIN}")
-    if said.store != log.identity[:_STORE]:
-        raise CursorError(f"the cursor is of another store: {_SEARCH_AGAIN}")
+    said = _said(cursor, log, _Hits, _SEARCH_AGAIN)
     if said.search != _digest(search):
         raise CursorError(f"the cursor is of a search with other words or filters: {_SEARCH_AGAIN}")
     return said.place
@@ -193,13 +184,18 @@ def _written(said: _Stream | _List | _Hits) -> str:
     return urlsafe_b64encode(_encode(said)).decode().rstrip("=")
 
 
-def _said(cursor: object, again: str) -> _Stream | _List | _Hits:
+def _said(cursor: object, log: Log, kind: type[C], again: str) -> C:
+    """Return the fields of a cursor of one kind and this store."""
     if not isinstance(cursor, str):
         raise CallError(f"a cursor is a str that this store gave, not {brief(cursor)}")
     try:
         said: _Stream | _List | _Hits = _decode(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (msgspec.MsgspecError, binascii.Error, ValueError):
         raise CursorError(f"the text is no cursor: {again}") from None
+    if not isinstance(said, kind):
+        raise CursorError(f"the cursor is of {_WHAT[type(said)]}, not of {_WHAT[kind]}: {again}")
+    if said.store != log.identity[:_STORE]:
+        raise CursorError(f"the cursor is of another store: {again}")
     return said
 
 

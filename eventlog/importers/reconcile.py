@@ -125,9 +125,8 @@ def _same_origin(info: SessionInfo, origin: Origin | None) -> bool:
     )
 
 
-def _comparable(time: int, event: ev.Event) -> ev.Event:
+def _comparable(_time: int, event: ev.Event) -> ev.Event:
     """Return the event without fields in which two imports of one session may differ."""
-    del time
     if isinstance(event, ev.SessionStarted) and event.origin is not None:
         return replace(event, origin=replace(event.origin, path=""), parent=None)
     return event

@@ -9,14 +9,24 @@ be repeated.
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from eventlog.errors import UnknownOutcomeError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable
 
 __all__ = ["QueuedTicket", "refused", "wake"]
+
+RECHECK = 1.0
+"""Seconds after which a waiter looks by itself.
+
+An interrupt may come just before the waiter is woken.
+"""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -77,6 +87,33 @@ class QueuedTicket(Generic[R, T]):
             raise self._error
         value: T = self._value
         return value
+
+    def resolved_by(self, deadline: float | None, urge: Callable[[], object]) -> bool:
+        """Wait for the outcome; return whether it came before the deadline.
+
+        `urge` has the queue committed. It is called each time this caller is among the waiters.
+        """
+        while not self.resolved:
+            bell = Lock()
+            bell.acquire()
+            try:
+                self.waiters.append(bell)
+                urge()
+                if not self.resolved:
+                    pause = RECHECK if deadline is None else min(deadline - time.monotonic(), RECHECK)
+                    if pause <= 0:
+                        return False
+                    bell.acquire(timeout=pause)
+            finally:
+                if not self.resolved:
+                    with suppress(ValueError):
+                        self.waiters.remove(bell)
+        return True
+
+    def unknown(self, timeout: float) -> UnknownOutcomeError:
+        """Return the error of a wait that ended after `timeout` seconds."""
+        session, request = (getattr(self.request, name, None) for name in ("session", "request"))
+        return UnknownOutcomeError(f"no outcome within {timeout:g} s", session=session, request=request)
 
     def __await__(self) -> Generator[Any, Any, T]:
         """Wait without blocking the event loop; see `commit.Ticket`."""

@@ -29,7 +29,6 @@ from eventsourcing.persistence import (
     NotSupportedError,
     ProcessRecorder,
     StoredEvent,
-    Subscription,
     TrackingRecorder,
     Transcoder,
 )
@@ -46,7 +45,7 @@ from eventlog.history.catalog import entry_of
 from eventlog.log.contract import Log
 from eventlog.recorder.factory import open_from
 from eventlog.recorder.faults import FAULTS
-from eventlog.recorder.subscription import LogSubscription, select
+from eventlog.recorder.subscription import NotifyingRecorder
 
 __all__ = ["ConversationEvent", "ConversationFactory", "ConversationMapper", "ConversationRecorder"]
 
@@ -112,11 +111,16 @@ class ConversationNotifications:
         return [recorded for span in spans(self.log, streams) for recorded in span.events()]
 
 
-class ConversationRecorder(ApplicationRecorder):
+class ConversationRecorder(NotifyingRecorder):
     """All conversations of a log, to be read and followed."""
 
     def __init__(self, log: Log) -> None:
-        self.source: ConversationNotifications = ConversationNotifications(log)
+        self._source = ConversationNotifications(log)
+
+    @property
+    def source(self) -> ConversationNotifications:
+        """The conversations as notifications."""
+        return self._source
 
     @override
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -142,28 +146,6 @@ class ConversationRecorder(ApplicationRecorder):
         if desc:
             found.reverse()
         return found if limit is None else found[: max(limit, 0)]
-
-    def select_notifications(
-        self,
-        start: int | None,
-        limit: int,
-        stop: int | None = None,
-        topics: Sequence[str] = (),
-        *,
-        inclusive_of_start: bool = True,
-    ) -> Sequence[Notification]:
-        """Return the notifications from `start` (or after it) to `stop`, at most `limit`."""
-        with FAULTS:
-            return select(self.source, start, limit, stop, topics, inclusive=inclusive_of_start)
-
-    def max_notification_id(self) -> int | None:
-        """Return the greatest notification id, None if there is none."""
-        with FAULTS:
-            return self.source.newest()
-
-    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
-        """Return the notifications after `gt`, and new ones as they are committed."""
-        return LogSubscription(self, self.source, gt, topics)
 
 
 class ConversationMapper(Mapper[str]):

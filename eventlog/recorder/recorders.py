@@ -16,11 +16,8 @@ from uuid import UUID
 
 from eventsourcing.persistence import (
     AggregateRecorder,
-    ApplicationRecorder,
-    Notification,
     ProcessRecorder,
     StoredEvent,
-    Subscription,
     Tracking,
     TrackingRecorder,
     WaitInterruptedError,
@@ -28,7 +25,7 @@ from eventsourcing.persistence import (
 
 from eventlog.recorder.faults import FAULTS
 from eventlog.recorder.stream import RecorderStream
-from eventlog.recorder.subscription import LogSubscription, select
+from eventlog.recorder.subscription import NotifyingRecorder
 
 __all__ = ["LogAggregateRecorder", "LogApplicationRecorder", "LogProcessRecorder", "LogTrackingRecorder"]
 
@@ -69,34 +66,17 @@ class LogAggregateRecorder(_LogRecorder, AggregateRecorder):
             return self.stream.select(originator_id, gt=gt, lte=lte, desc=desc, limit=limit)
 
 
-class LogApplicationRecorder(LogAggregateRecorder, ApplicationRecorder):
+class LogApplicationRecorder(LogAggregateRecorder, NotifyingRecorder):
     """Recorder of events by originator and in the order of the application."""
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """Record events and return their notification ids: contiguous, in the order of commits."""
         return self._insert(stored_events, kwargs.get("tracking"))
 
-    def select_notifications(
-        self,
-        start: int | None,
-        limit: int,
-        stop: int | None = None,
-        topics: Sequence[str] = (),
-        *,
-        inclusive_of_start: bool = True,
-    ) -> Sequence[Notification]:
-        """Return the notifications from `start` (or after it) to `stop`, at most `limit`."""
-        with FAULTS:
-            return select(self.stream, start, limit, stop, topics, inclusive=inclusive_of_start)
-
-    def max_notification_id(self) -> int | None:
-        """Return the greatest notification id, None if there is none."""
-        with FAULTS:
-            return self.stream.newest()
-
-    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
-        """Return the notifications after `gt`, and new ones as they are committed."""
-        return LogSubscription(self, self.stream, gt, topics)
+    @property
+    def source(self) -> RecorderStream:
+        """The stream of the recorder."""
+        return self.stream
 
 
 class LogTrackingRecorder(_LogRecorder, TrackingRecorder):

@@ -14,7 +14,7 @@ from eventsourcing.persistence import ApplicationRecorder, Notification, Subscri
 from eventlog.log.contract import Log
 from eventlog.recorder.faults import FAULTS
 
-__all__ = ["LogSubscription", "NotificationSource", "select"]
+__all__ = ["LogSubscription", "NotificationSource", "NotifyingRecorder"]
 
 _PAGE = 500
 _PATIENCE = 0.1
@@ -40,27 +40,49 @@ class NotificationSource(Protocol):
         """
         ...
 
+    def newest(self) -> int | None:
+        """Return the id of the newest notification, None if there is none."""
+        ...
 
-def select(
-    source: NotificationSource,
-    start: int | None,
-    limit: int,
-    stop: int | None,
-    topics: Sequence[str],
-    *,
-    inclusive: bool,
-) -> list[Notification]:
-    """Return the notifications from `start` (or after it) to `stop`, at most `limit`."""
-    after = 0 if start is None else max(start - 1 if inclusive else start, 0)
-    wanted = frozenset(topics)
-    found: list[Notification] = []
-    while len(found) < limit:
-        page, scanned = source.page(after, limit - len(found), stop, wanted)
-        if scanned == after:
-            break
-        found += page
-        after = scanned
-    return found
+
+class NotifyingRecorder(ApplicationRecorder):
+    """Base of the recorders whose notifications come from a source."""
+
+    @property
+    def source(self) -> NotificationSource:
+        """Their source."""
+        raise NotImplementedError
+
+    def select_notifications(
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        *,
+        inclusive_of_start: bool = True,
+    ) -> Sequence[Notification]:
+        """Return the notifications from `start` (or after it) to `stop`, at most `limit`."""
+        after = 0 if start is None else max(start - 1 if inclusive_of_start else start, 0)
+        wanted = frozenset(topics)
+        found: list[Notification] = []
+        with FAULTS:
+            while len(found) < limit:
+                page, scanned = self.source.page(after, limit - len(found), stop, wanted)
+                if scanned == after:
+                    break
+                found += page
+                after = scanned
+        return found
+
+    def max_notification_id(self) -> int | None:
+        """Return the greatest notification id, None if there is none."""
+        with FAULTS:
+            return self.source.newest()
+
+    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
+        """Return the notifications after `gt`, and new ones as they are committed."""
+        return LogSubscription(self, self.source, gt, topics)
 
 
 class LogSubscription(Subscription[R_co]):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import defaultdict
+from collections.abc import Iterable
 from decimal import Context, Decimal, localcontext
-from operator import add, itemgetter
+from operator import attrgetter
 
 import msgspec
 
@@ -15,42 +17,45 @@ from eventlog.models.catalogue import KnownModel, ModelCatalogue
 from eventlog.search.asked import label_of
 from eventlog.values import Tokens
 
-__all__ = ["DAY", "DayUsage", "UsageByDay", "usage_by_day"]
+__all__ = ["COUNTS", "DAY", "TOKENS", "DayUsage", "UsageByDay", "total", "usage_by_day"]
 
 DAY = 86_400_000
 """Milliseconds of a day."""
+COUNTS = ("replies", "errors", "calls", "failed", "unpriced", "estimated")
+TOKENS = ("input", "output", "reasoning", "cache_read", "cache_write")
+_counts_of = attrgetter(*COUNTS, *(f"tokens.{name}" for name in TOKENS))
 _EXACT = Context(prec=200)
 _READ = "s.input + s.cache_read + s.cache_write"
 _UNPRICED = "(s.call AND s.cost IS NULL)"
-_SUMS = ("reply", "error", "call", "failed", _UNPRICED, "input", "output", "reasoning", "cache_read", "cache_write")
+_SUMS = ("reply", "error", "call", "failed", _UNPRICED, *TOKENS)
 
 
 class DayUsage(msgspec.Struct, frozen=True):
     """Usage of a model on a day of UTC by the sessions of a scope; each event counts once."""
 
-    day: int
+    day: int = 0
     """The beginning of the day in UTC milliseconds; 0 if no time was recorded."""
-    scope: str
-    model: str
+    scope: str = ""
+    model: str = ""
     """The model's name, "" if none was recorded."""
-    sessions: frozenset[str]
+    sessions: frozenset[str] = frozenset()
     """Their ids."""
-    replies: int
+    replies: int = 0
     """Answers that began."""
-    errors: int
+    errors: int = 0
     """Answers that ended with an error but no stop, and failed calls that no answer shows."""
-    calls: int
+    calls: int = 0
     """Model calls with recorded usage."""
-    failed: int
+    failed: int = 0
     """How many of them failed; their tokens count, too."""
-    tokens: Tokens
-    cost: Decimal
+    tokens: Tokens = Tokens()
+    cost: Decimal = Decimal(0)
     """US dollars, of the calls with a recorded cost."""
-    unpriced: int
+    unpriced: int = 0
     """Calls without a recorded cost."""
-    estimated: int
+    estimated: int = 0
     """How many of these have an estimate."""
-    estimate: Decimal
+    estimate: Decimal = Decimal(0)
     """US dollars of these, at the prices of the store's catalogue of now."""
 
 
@@ -80,8 +85,9 @@ def usage_by_day(
             conditions.append(f"{column} = ?")
             values.append(label_of(connection, name))
     streams = {str(stream): str(name) for stream, name in connection.execute("SELECT id, name FROM streams")}
-    if erased := [stream for stream, name in streams.items() if _erased(log, name)]:
-        conditions.append(f"s.stream NOT IN ({', '.join(erased)})")
+    erased = [int(stream) for stream, name in streams.items() if _erased(log, name)]
+    conditions.append("s.stream NOT IN (SELECT value FROM json_each(?))")
+    values.append(json.dumps(erased))
     labels = {
         number: bytes(name).decode("utf-8", "surrogatepass")
         for number, name in connection.execute("SELECT id, name FROM labels")
@@ -92,47 +98,41 @@ def usage_by_day(
         f" {', '.join(f'sum({name})' for name in _SUMS)}"
         f" FROM spent s JOIN streams t ON t.id = s.stream WHERE {' AND '.join(conditions)} GROUP BY 1, 2, 3, 4"
     )
-    found: defaultdict[tuple[int, str, str], _Sums] = defaultdict(_Sums)
+    found: defaultdict[tuple[int, str, str], list[DayUsage]] = defaultdict(list)
     with localcontext(_EXACT):
         for day, of, by, tier, costs, by_session, *counts in connection.execute(question, values):
-            sums = found[day * DAY, labels[of], labels[by]]
-            sums.counts = [*map(add, sums.counts, counts)]
-            sums.sessions.update(map(streams.__getitem__, by_session.split(",")))
-            if costs is not None:
-                sums.cost += sum(map(Decimal, costs.split(",")))
-            elif tier >= 0 and by in known and known[by].rates:
-                sums.estimated += counts[4]
-                sums.estimate += known[by].rates[int(tier)].cost(Tokens(*counts[5:]))
-    return tuple(sums.of(*place) for place, sums in sorted(found.items(), key=itemgetter(0)))
+            replies, errors, calls, failed, unpriced, *tokens = counts
+            rates = known[by].rates if costs is None and tier >= 0 and by in known else ()
+            row = DayUsage(
+                sessions=frozenset(map(streams.__getitem__, by_session.split(","))),
+                replies=replies,
+                errors=errors,
+                calls=calls,
+                failed=failed,
+                tokens=Tokens(*tokens),
+                cost=sum(map(Decimal, () if costs is None else costs.split(",")), Decimal(0)),
+                unpriced=unpriced,
+                estimated=unpriced if rates else 0,
+                estimate=rates[int(tier)].cost(Tokens(*tokens)) if rates else Decimal(0),
+            )
+            found[day * DAY, labels[of], labels[by]].append(row)
+    return tuple(total(found[place], *place) for place in sorted(found))
 
 
-class _Sums:
-    """Sums of a day, a scope and a model."""
-
-    def __init__(self) -> None:
-        self.counts: list[int] = [0] * len(_SUMS)
-        self.cost: Decimal = Decimal(0)
-        self.estimate: Decimal = Decimal(0)
-        self.estimated: int = 0
-        self.sessions: set[str] = set()
-
-    def of(self, day: int, scope: str, model: str) -> DayUsage:
-        """Return the sums as those of a day, a scope and a model."""
-        replies, errors, calls, failed, unpriced, *tokens = self.counts
+def total(parts: Iterable[DayUsage], day: int = 0, scope: str = "", model: str = "") -> DayUsage:
+    """Return the sum of all parts as that of a day, scope and model; a session counts once."""
+    added = [DayUsage(), *parts]
+    counts = [sum(column) for column in zip(*map(_counts_of, added), strict=True)]
+    with localcontext(_EXACT):
         return DayUsage(
             day=day,
             scope=scope,
             model=model,
-            sessions=frozenset(self.sessions),
-            replies=replies,
-            errors=errors,
-            calls=calls,
-            failed=failed,
-            tokens=Tokens(*tokens),
-            cost=self.cost,
-            unpriced=unpriced,
-            estimated=self.estimated,
-            estimate=self.estimate,
+            sessions=frozenset[str]().union(*(each.sessions for each in added)),
+            tokens=Tokens(*counts[len(COUNTS) :]),
+            cost=sum((each.cost for each in added), Decimal(0)),
+            estimate=sum((each.estimate for each in added), Decimal(0)),
+            **dict(zip(COUNTS, counts, strict=False)),
         )
 
 

@@ -172,8 +172,7 @@ def _answered(state: State, event: ev.CallAnswered) -> None:
         _no_longer_asked(state, (event.part,))
 
 
-def _tools(state: State, event: ev.ToolsSet) -> None:
-    del event
+def _tools(state: State, _event: ev.ToolsSet) -> None:
     state.add(state.tools.recent, ())
 
 
@@ -245,13 +244,11 @@ def _unpinned(state: State, event: ev.Unpinned) -> None:
     state.change(state.pins[event.pin], "changes", "unpinned")
 
 
-def _interrupt(state: State, event: ev.InterruptRequested) -> None:
-    del event
+def _interrupt(state: State, _event: ev.InterruptRequested) -> None:
     state.add(state.interrupts, "requested")
 
 
-def _settled(state: State, event: ev.Settled) -> None:
-    del event
+def _settled(state: State, _event: ev.Settled) -> None:
     if state.interrupt_pending():
         state.add(state.interrupts, "answered")
 
@@ -261,8 +258,7 @@ def _record_forgotten(state: State, event: ev.RecordForgotten) -> None:
     state.hidden = None
 
 
-def _erased(state: State, event: ev.SessionErased) -> None:
-    del event
+def _erased(state: State, _event: ev.SessionErased) -> None:
     state.set("erased", value=True)
 
 

@@ -297,20 +297,17 @@ def _unpinned(state: State, event: ev.Unpinned) -> None:
         raise NotFoundError("pin", event.pin)
 
 
-def _value_put(state: State, event: ev.ValuePut) -> None:
-    del state
+def _value_put(_state: State, event: ev.ValuePut) -> None:
     check_key(event.key)
     if event.text is not None and event.data is not None:
         raise RefusedError("a value of text and data", expected="one of them, or neither for a freed value")
 
 
-def _value_dropped(state: State, event: ev.ValueDropped) -> None:
-    del state
+def _value_dropped(_state: State, event: ev.ValueDropped) -> None:
     check_key(event.key)
 
 
-def _note(state: State, event: ev.NoteSet) -> None:
-    del state
+def _note(_state: State, event: ev.NoteSet) -> None:
     size = len(event.note.encode("utf-8", "surrogatepass"))
     if size > MAX_NOTE_BYTES:
         raise LimitError("bytes of a note", size, MAX_NOTE_BYTES)

@@ -70,9 +70,8 @@ def _nothing(state: Conversation, event: ev.Event, version: int, time: int) -> N
     """An event that is none of the conversation's business."""
 
 
-def _unknown(state: Conversation, event: ev.Event, version: int, time: int) -> None:
+def _unknown(_state: Conversation, event: ev.Event, version: int, _time: int) -> None:
     """Raise for an event of a kind that this program does not know."""
-    del state, time
     raise UnknownEventError(f"an event of kind {type(event).__name__}", version=version)
 
 
@@ -80,37 +79,31 @@ def _rolled_back(state: Conversation, event: ev.RolledBack | ev.RecordForgotten,
     """The replay loop's own business."""
 
 
-def _settings(state: Conversation, event: ev.SettingsSet, version: int, time: int) -> None:
-    del version, time
+def _settings(state: Conversation, event: ev.SettingsSet, _version: int, _time: int) -> None:
     state.model = event.model or state.model
     state.limits = event.limits or state.limits
     state.policy = event.policy or state.policy
 
 
-def _todos(state: Conversation, event: ev.TodosSet, version: int, time: int) -> None:
-    del version, time
+def _todos(state: Conversation, event: ev.TodosSet, _version: int, _time: int) -> None:
     state.todos = event.todos
 
 
-def _pin(state: Conversation, event: ev.Pinned, version: int, time: int) -> None:
-    del version, time
+def _pin(state: Conversation, event: ev.Pinned, _version: int, _time: int) -> None:
     found = state.where.get(event.part or "")
     pieces = texts_of(found[1]) if found is not None else () if event.text is None else (event.text,)
     state.pins[event.pin] = Pin(event.pin, event.part, pieces)
 
 
-def _unpin(state: Conversation, event: ev.Unpinned, version: int, time: int) -> None:
-    del version, time
+def _unpin(state: Conversation, event: ev.Unpinned, _version: int, _time: int) -> None:
     state.pins.pop(event.pin, None)
 
 
-def _system(state: Conversation, event: ev.SystemPromptSet, version: int, time: int) -> None:
-    del version, time
+def _system(state: Conversation, event: ev.SystemPromptSet, _version: int, _time: int) -> None:
     state.header, state.rest = event.header, event.rest
 
 
-def _tools(state: Conversation, event: ev.ToolsSet, version: int, time: int) -> None:
-    del version, time
+def _tools(state: Conversation, event: ev.ToolsSet, _version: int, _time: int) -> None:
     state.tools = event.schemas
 
 
@@ -135,8 +128,7 @@ def _user(state: Conversation, event: ev.UserMessageAdded, version: int, time: i
     )
 
 
-def _promoted(state: Conversation, event: ev.MessagePromoted, version: int, time: int) -> None:
-    del time
+def _promoted(state: Conversation, event: ev.MessagePromoted, version: int, _time: int) -> None:
     message = state.messages.get(event.message)
     if message is not None:
         state.promote(message, version)
@@ -163,8 +155,7 @@ def _assistant(state: Conversation, event: ev.AssistantMessageStarted, version: 
         state.reshaped = True  # a question that it has not seen stands behind it
 
 
-def _finished(state: Conversation, event: ev.MessageFinished, version: int, time: int) -> None:
-    del version
+def _finished(state: Conversation, event: ev.MessageFinished, _version: int, time: int) -> None:
     message = state.messages.get(event.message)
     if message is not None:
         state.finish(message, time)
@@ -180,8 +171,7 @@ def _end_call(state: Conversation, message: Message, *, failed: bool) -> None:
         coverage.end_provided(state, message, failed=failed)
 
 
-def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int, time: int) -> None:
-    del version, time
+def _message_removed(state: Conversation, event: ev.MessageRemoved, _version: int, _time: int) -> None:
     for boundary in [*state.boundaries.values()]:
         if boundary.message == event.message:
             coverage.undo(state, boundary.part)
@@ -200,8 +190,7 @@ def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int
     state.reshaped = True
 
 
-def _part(state: Conversation, event: ev.PartStarted, version: int, time: int) -> None:
-    del version, time
+def _part(state: Conversation, event: ev.PartStarted, _version: int, _time: int) -> None:
     kind = event.kind
     message = state.messages.get(event.message)
     if message is not None:
@@ -213,8 +202,7 @@ def _part(state: Conversation, event: ev.PartStarted, version: int, time: int) -
         state.add_touches(tuple([FileTouch("written", path) for path in kind.files]))
 
 
-def _ended(state: Conversation, event: ev.PartEnded, version: int, time: int) -> None:
-    del version, time
+def _ended(state: Conversation, event: ev.PartEnded, _version: int, _time: int) -> None:
     found = state.where.get(event.part)
     if found is None:
         return
@@ -227,8 +215,7 @@ def _ended(state: Conversation, event: ev.PartEnded, version: int, time: int) ->
             state.mark_changed(message.id, event.part)
 
 
-def _edited(state: Conversation, event: ev.PartEdited, version: int, time: int) -> None:
-    del version, time
+def _edited(state: Conversation, event: ev.PartEdited, _version: int, _time: int) -> None:
     found = state.where.get(event.part)
     if found is None:
         return
@@ -242,8 +229,7 @@ def _edited(state: Conversation, event: ev.PartEdited, version: int, time: int) 
     state.mark_changed(message.id, event.part)
 
 
-def _part_removed(state: Conversation, event: ev.PartRemoved, version: int, time: int) -> None:
-    del version, time
+def _part_removed(state: Conversation, event: ev.PartRemoved, _version: int, _time: int) -> None:
     found = state.where.get(event.part)
     if found is None or isinstance(found[1], (CompactionPart, OpaquePart)):
         coverage.undo(state, event.part)
@@ -253,8 +239,7 @@ def _part_removed(state: Conversation, event: ev.PartRemoved, version: int, time
         state.mark_changed(found[0].id, event.part)
 
 
-def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: int) -> None:
-    del version, time
+def _redacted(state: Conversation, event: ev.PartRedacted, _version: int, _time: int) -> None:
     found = state.where.get(event.part)
     if any(boundary.part == event.part for boundary in state.boundaries.values()):
         coverage.undo(state, event.part)  # its target is shown the messages again
@@ -267,16 +252,14 @@ def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: i
             pin.redacted, state.reshaped = True, True
 
 
-def _step_started(state: Conversation, event: ev.StepStarted, version: int, time: int) -> None:
-    del version, time
+def _step_started(state: Conversation, event: ev.StepStarted, _version: int, _time: int) -> None:
     message = state.messages.get(event.message)
     if message is not None:
         message.target = event.target
         state.add_part(message, StepPart(event.part, snapshot=event.snapshot))
 
 
-def _step_finished(state: Conversation, event: ev.StepFinished, version: int, time: int) -> None:
-    del version, time
+def _step_finished(state: Conversation, event: ev.StepFinished, _version: int, _time: int) -> None:
     message = state.messages.get(event.message)
     if message is not None:
         part = StepPart(event.part, begins=False, reason=event.reason, snapshot=event.snapshot)
@@ -284,8 +267,7 @@ def _step_finished(state: Conversation, event: ev.StepFinished, version: int, ti
         _end_call(state, message, failed=False)
 
 
-def _media_replaced(state: Conversation, event: ev.MediaReplaced, version: int, time: int) -> None:
-    del version, time
+def _media_replaced(state: Conversation, event: ev.MediaReplaced, _version: int, _time: int) -> None:
     message, part = state.where.get(event.part, (None, None))
     if message is not None and isinstance(part, (FilePart, ToolPart)):
         one = ReplacedMedia(event.mime, event.name, event.target)
@@ -293,8 +275,7 @@ def _media_replaced(state: Conversation, event: ev.MediaReplaced, version: int, 
         state.mark_changed(message.id, event.part)
 
 
-def _media_restored(state: Conversation, event: ev.MediaRestored, version: int, time: int) -> None:
-    del version, time
+def _media_restored(state: Conversation, event: ev.MediaRestored, _version: int, _time: int) -> None:
     message, part = state.where.get(event.part, (None, None))
     if message is not None and isinstance(part, (FilePart, ToolPart)):
         part.replaced = tuple(one for one in part.replaced if event.target and one.target != event.target)

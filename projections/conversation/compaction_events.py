@@ -11,32 +11,28 @@ from projections.conversation.tool_events import Rule
 __all__ = ["COMPACTION_RULES"]
 
 
-def _requested(state: Conversation, event: ev.CompactionRequested, version: int, time: int) -> None:
-    del version, time
+def _requested(state: Conversation, event: ev.CompactionRequested, _version: int, _time: int) -> None:
     state.compactions[event.part] = Compaction(event.part, event.message, event.auto, event.overflow)
     message = state.messages.get(event.message)
     if message is not None:
         state.add_part(message, CompactionPart(event.part))
 
 
-def _started(state: Conversation, event: ev.CompactionStarted, version: int, time: int) -> None:
-    del version, time
+def _started(state: Conversation, event: ev.CompactionStarted, _version: int, _time: int) -> None:
     compaction = state.compactions.get(event.part)
     if compaction is not None:
         compaction.status, compaction.through, compaction.tail = "started", event.through, event.tail
         compaction.kept = event.kept
 
 
-def _completed(state: Conversation, event: ev.CompactionCompleted, version: int, time: int) -> None:
-    del version, time
+def _completed(state: Conversation, event: ev.CompactionCompleted, _version: int, _time: int) -> None:
     compaction = state.compactions.get(event.part)
     if compaction is not None and compaction.message in state.messages:
         compaction.summary = event.summary
         coverage.complete(state, compaction)
 
 
-def _failed(state: Conversation, event: ev.CompactionFailed, version: int, time: int) -> None:
-    del version, time
+def _failed(state: Conversation, event: ev.CompactionFailed, _version: int, _time: int) -> None:
     compaction = state.compactions.get(event.part)
     if compaction is not None:
         compaction.status, compaction.reason = "failed", event.reason
@@ -44,13 +40,11 @@ def _failed(state: Conversation, event: ev.CompactionFailed, version: int, time:
         state.reshaped = True
 
 
-def _undone(state: Conversation, event: ev.CompactionUndone, version: int, time: int) -> None:
-    del version, time
+def _undone(state: Conversation, event: ev.CompactionUndone, _version: int, _time: int) -> None:
     coverage.undo(state, event.part)
 
 
-def _used(state: Conversation, event: ev.UsageRecorded, version: int, time: int) -> None:
-    del version, time
+def _used(state: Conversation, event: ev.UsageRecorded, _version: int, _time: int) -> None:
     for compaction in coverage.provided_in(state, event.message):
         part = state.where[compaction.part][1]
         if isinstance(part, OpaquePart) and part.tokens is None:

@@ -39,33 +39,27 @@ def _text_part(part: str, kind: Text, message: Message) -> TextPart:
     return TextPart(part, False, False, pieces, kind.synthetic, kind.ignored, kind.metadata, message.user)
 
 
-def _reasoning_part(part: str, kind: Reasoning, message: Message) -> ReasoningPart:
-    del message
+def _reasoning_part(part: str, kind: Reasoning, _message: Message) -> ReasoningPart:
     return ReasoningPart(part, False, False, [kind.text] if kind.text else [], kind.metadata)
 
 
-def _tool_part(part: str, kind: Tool, message: Message) -> ToolPart:
-    del message
+def _tool_part(part: str, kind: Tool, _message: Message) -> ToolPart:
     return ToolPart(part, False, False, kind.call, kind.tool, kind.provider_executed, kind.metadata, "pending", [], [])
 
 
-def _file_part(part: str, kind: File, message: Message) -> FilePart:
-    del message
+def _file_part(part: str, kind: File, _message: Message) -> FilePart:
     return FilePart(part, file=kind)
 
 
-def _subtask_part(part: str, kind: Subtask, message: Message) -> SubtaskPart:
-    del message
+def _subtask_part(part: str, kind: Subtask, _message: Message) -> SubtaskPart:
     return SubtaskPart(part, subtask=kind)
 
 
-def _note_part(part: str, kind: Agent | Snapshot | Patch | Retry, message: Message) -> NotePart:
-    del message
+def _note_part(part: str, kind: Agent | Snapshot | Patch | Retry, _message: Message) -> NotePart:
     return NotePart(part, note=kind)
 
 
-def _opaque_part(part: str, kind: Opaque, message: Message) -> OpaquePart:
-    del message
+def _opaque_part(part: str, kind: Opaque, _message: Message) -> OpaquePart:
     return OpaquePart(part, opaque=kind)
 
 

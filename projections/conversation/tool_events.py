@@ -28,8 +28,7 @@ def _tool(state: Conversation, part: str) -> ToolPart | None:
     return tool
 
 
-def _running(state: Conversation, event: ev.ToolRunning, version: int, time: int) -> None:
-    del version, time
+def _running(state: Conversation, event: ev.ToolRunning, _version: int, _time: int) -> None:
     tool = _tool(state, event.part)
     if tool is not None:
         tool.status, tool.input = "running", event.input
@@ -38,16 +37,14 @@ def _running(state: Conversation, event: ev.ToolRunning, version: int, time: int
         tool.title, tool.details = event.title, event.metadata
 
 
-def _progress(state: Conversation, event: ev.ToolProgress, version: int, time: int) -> None:
-    del version, time
+def _progress(state: Conversation, event: ev.ToolProgress, _version: int, _time: int) -> None:
     tool = _tool(state, event.part)
     if tool is not None:
         tool.title = event.title if event.title is not None else tool.title
         tool.details = event.metadata if event.metadata is not None else tool.details
 
 
-def _completed(state: Conversation, event: ev.ToolCompleted, version: int, time: int) -> None:
-    del version, time
+def _completed(state: Conversation, event: ev.ToolCompleted, _version: int, _time: int) -> None:
     tool = _tool(state, event.part)
     if tool is None:
         return
@@ -70,8 +67,7 @@ def _completed(state: Conversation, event: ev.ToolCompleted, version: int, time:
         state.add_touches(touches)
 
 
-def _failed(state: Conversation, event: ev.ToolFailed, version: int, time: int) -> None:
-    del version, time
+def _failed(state: Conversation, event: ev.ToolFailed, _version: int, _time: int) -> None:
     tool = _tool(state, event.part)
     if tool is not None:
         tool.status = "failed"
@@ -83,8 +79,7 @@ def _failed(state: Conversation, event: ev.ToolFailed, version: int, time: int) 
             state.add_touches(touches_of(tool.tool, tool.input))
 
 
-def _asked(state: Conversation, event: ev.CallAsked, version: int, time: int) -> None:
-    del version
+def _asked(state: Conversation, event: ev.CallAsked, _version: int, time: int) -> None:
     tool = _tool(state, event.part)
     if tool is not None:
         tool.status, tool.input, tool.reason, tool.asked = "asked", event.input, event.reason, time
@@ -94,8 +89,7 @@ def _asked(state: Conversation, event: ev.CallAsked, version: int, time: int) ->
         state.asked[event.part] = tool
 
 
-def _answered(state: Conversation, event: ev.CallAnswered, version: int, time: int) -> None:
-    del version, time
+def _answered(state: Conversation, event: ev.CallAnswered, _version: int, _time: int) -> None:
     tool = _tool(state, event.part)
     if tool is None:
         return
@@ -109,9 +103,8 @@ def _answered(state: Conversation, event: ev.CallAnswered, version: int, time: i
     tool.error = INTERRUPTED if event.verdict == "stop" else f"{DENIED} {event.reason}".rstrip()
 
 
-def _forked(state: Conversation, event: ev.SessionForked, version: int, time: int) -> None:
+def _forked(state: Conversation, _event: ev.SessionForked, _version: int, _time: int) -> None:
     """Calls that wait do so in the parent; here they have failed."""
-    del event, version, time
     for part, tool in list(state.asked.items()):
         if tool.waits:
             del state.asked[part]
@@ -119,13 +112,11 @@ def _forked(state: Conversation, event: ev.SessionForked, version: int, time: in
             state.mark_changed(state.where[part][0].id, part)
 
 
-def _pruned(state: Conversation, event: ev.Pruned, version: int, time: int) -> None:
-    del version, time
+def _pruned(state: Conversation, event: ev.Pruned, _version: int, _time: int) -> None:
     _clear(state, event, cleared=True)
 
 
-def _restored(state: Conversation, event: ev.Restored, version: int, time: int) -> None:
-    del version, time
+def _restored(state: Conversation, event: ev.Restored, _version: int, _time: int) -> None:
     _clear(state, event, cleared=False)
 
 

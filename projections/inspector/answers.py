@@ -151,9 +151,8 @@ def part(room: Room, query: Query) -> dict[str, Any]:
     return answer
 
 
-def history(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
+def history(room: Room, _query: Query, catalogue: Catalogue) -> dict[str, Any]:
     """The jumps, and where messages and steps are."""
-    del query
     found, ranges = room.history, room.session.reader.effective_ranges()
     jumps = [_jump_json(entry, hidden=is_hidden(ranges, entry.version)) for entry in found.jumps[-_JUMPS:]]
     forks = [
@@ -244,12 +243,11 @@ def window(room: Room, query: Query) -> dict[str, Any]:
             "version": series.version}  # fmt: skip
 
 
-def window_now(room: Room, query: Query) -> dict[str, Any]:
+def window_now(room: Room, _query: Query) -> dict[str, Any]:
     """Return what fills the window now and would leave it next; takes no lock of the room."""
     from projections.loop.context.report import window_report
     from projections.loop.context.window import ContextWindow
 
-    del query
     with room.report_lock:
         version = room.session.version
         if room.report is None or room.report[0] != version:
@@ -291,9 +289,8 @@ def spent(room: Room, query: Query) -> dict[str, Any]:
     return {"messages": found}
 
 
-def audited(room: Room, query: Query) -> dict[str, Any]:
+def audited(room: Room, _query: Query) -> dict[str, Any]:
     """Check more requests; return how many steps are checked, and with which verdicts."""
-    del query
     return {"checked": room.check(), "all": len(room.history.steps), "verdicts": dict(room.verdicts)}
 
 
@@ -343,9 +340,8 @@ def request(room: Room, query: Query) -> dict[str, Any]:
     return answer
 
 
-def tree(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
+def tree(room: Room, _query: Query, catalogue: Catalogue) -> dict[str, Any]:
     """The session's tree of forks and sub-sessions, the first session first."""
-    del query
     own = room.session
     return catalogue.listed(map(catalogue.with_state, whole_tree(own.store, own.id))) | {"of": own.id}
 

@@ -213,13 +213,12 @@ class Catalogue:
 
     def _users(self, model: str) -> frozenset[str]:
         """The sessions that used a model, as they were at most some seconds ago."""
-        with self._lock:
-            asked, read, users = self._used
-            if asked != model or monotonic() - read > _SELDOM:
-                found = self._store.usage_by_day(model=model, wait=_WAIT)
-                users = frozenset[str]().union(*(used.sessions for used in found.days))
-                self._used = model, -_SELDOM if found.behind else monotonic(), users
-            return users
+        asked, read, users = self._used
+        if asked != model or monotonic() - read > _SELDOM:
+            found = self._store.usage_by_day(model=model, wait=_WAIT)  # without the lock, as this may wait
+            users = frozenset[str]().union(*(used.sessions for used in found.days))
+            self._used = model, -_SELDOM if found.behind else monotonic(), users
+        return users
 
     def with_state(self, info: SessionInfo) -> SessionInfo:
         """Return the facts with whether a task runs the session, or has to go on with it."""

@@ -87,18 +87,8 @@ class UsageTotals(msgspec.Struct):
 
     def include(self, other: UsageTotals) -> None:
         """Add another sum."""
-        for field in (
-            "calls",
-            "failed",
-            "input",
-            "output",
-            "reasoning",
-            "cache_read",
-            "cache_write",
-            "unpriced",
-            "total",
-            "estimated",
-        ):
+        tokens = ("input", "output", "reasoning", "cache_read", "cache_write", "total")
+        for field in ("calls", "failed", *tokens, "unpriced", "estimated"):
             setattr(self, field, getattr(self, field) + getattr(other, field))
         self.cost = _EXACT.add(self.cost, other.cost)
         self.estimate = _EXACT.add(self.estimate, other.estimate)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from projections.tokens.encodings import DEFAULT_ENCODING, ENCODINGS, count_piece, encoder, encoding_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 __all__ = ["CharsCounter", "Counter", "TokenCounter", "counter_named", "split"]
 
@@ -66,9 +66,9 @@ class TokenCounter:
         self.name = encoding
 
     @classmethod
-    def for_model(cls, model: str, overrides: Mapping[str, str] | None = None) -> TokenCounter:
+    def for_model(cls, model: str) -> TokenCounter:
         """Return the counter for a model name; see `encoding_for`."""
-        return cls(encoding_for(model, overrides))
+        return cls(encoding_for(model))
 
     def count(self, text: str) -> int:
         """Return the number of tokens; the first count may raise as `encoder` does."""

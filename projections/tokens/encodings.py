@@ -98,18 +98,14 @@ _PREFIXES = {
 """Beginnings of model names; the longest that fits decides."""
 
 
-def encoding_for(model: str, overrides: Mapping[str, str] | None = None) -> str:
+def encoding_for(model: str) -> str:
     """Return the name of the encoding a model's tokens are counted with.
 
     Case, a fine-tune's `ft:` and everything up to the last `/` (providers, gateways) do not matter.
-    `overrides` maps further beginnings of model names to encodings and goes first.
     """
     name = model.lower().rpartition("/")[2].removeprefix("ft:")
-    for prefixes in (overrides or {}, _PREFIXES):
-        fitting = [prefix for prefix in prefixes if name.startswith(prefix.lower())]
-        if fitting:
-            return prefixes[max(fitting, key=len)]
-    return DEFAULT_ENCODING
+    fitting = [prefix for prefix in _PREFIXES if name.startswith(prefix)]
+    return _PREFIXES[max(fitting, key=len)] if fitting else DEFAULT_ENCODING
 
 
 _encoders: dict[str, Encoding] = {}

@@ -226,8 +226,7 @@ def _say(field: str, pieces: Sequence[Content], lacking: _Lacking) -> str:
     return "".join(cast("Sequence[str]", pieces))
 
 
-def _text(part: TextPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
-    del resolve
+def _text(part: TextPart, lacking: _Lacking, _resolve: Resolver) -> TranscriptPart:
     return TranscriptPart(
         part.id,
         "text",
@@ -239,14 +238,12 @@ def _text(part: TextPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPar
     )
 
 
-def _reasoning(part: ReasoningPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
-    del resolve
+def _reasoning(part: ReasoningPart, lacking: _Lacking, _resolve: Resolver) -> TranscriptPart:
     text = _say("text", part.pieces, lacking)
     return TranscriptPart(part.id, "reasoning", text, removed=part.removed, pruned=part.pruned, open=not part.ended)
 
 
-def _tool(part: ToolPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
-    del resolve
+def _tool(part: ToolPart, lacking: _Lacking, _resolve: Resolver) -> TranscriptPart:
     output = part.full if part.full is not None else part.output
     status = part.status
     return TranscriptPart(
@@ -281,30 +278,25 @@ def _file(part: FilePart, lacking: _Lacking, resolve: Resolver) -> TranscriptPar
     )
 
 
-def _subtask(part: SubtaskPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
-    del resolve
+def _subtask(part: SubtaskPart, lacking: _Lacking, _resolve: Resolver) -> TranscriptPart:
     task = part.subtask
     text = _say("text", (task.prompt,), lacking)
     return TranscriptPart(part.id, "subtask", text, title=task.description, tool=task.agent, removed=part.removed)
 
 
-def _step(part: StepPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
-    del lacking, resolve
+def _step(part: StepPart, _lacking: _Lacking, _resolve: Resolver) -> TranscriptPart:
     return TranscriptPart(part.id, _kind(part), status=part.reason, removed=part.removed)
 
 
-def _note(part: NotePart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
-    del lacking, resolve
+def _note(part: NotePart, _lacking: _Lacking, _resolve: Resolver) -> TranscriptPart:
     return TranscriptPart(part.id, _kind(part), _noted(part), removed=part.removed)
 
 
-def _compaction(part: CompactionPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
-    del lacking, resolve
+def _compaction(part: CompactionPart, _lacking: _Lacking, _resolve: Resolver) -> TranscriptPart:
     return TranscriptPart(part.id, "compaction", removed=part.removed)
 
 
-def _opaque(part: OpaquePart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
-    del resolve
+def _opaque(part: OpaquePart, lacking: _Lacking, _resolve: Resolver) -> TranscriptPart:
     text = () if part.opaque.text is None else (part.opaque.text,)
     return TranscriptPart(part.id, "opaque", _say("text", text, lacking), removed=part.removed)
 

@@ -25,7 +25,7 @@ lost or committed twice, and no caller hangs:
 * Python looks for signals after calls, where a function begins and where a loop goes back, nowhere
   else. The leadership is therefore acquired by one C call that stores its own result
   (`list.extend`), and released by one C call in a `finally`.
-* A waiter whose wake-up an interrupt prevented looks by itself after a second.
+* A waiter whose wake-up an interrupt prevented looks by itself after a second (`ticket.py`).
 
 The leadership is a lock that its thread may take again. A signal handler or a finalizer that waits
 from inside a commit detects that its own thread leads, and gets an error instead of a
@@ -40,7 +40,7 @@ from _thread import LockType
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from threading import Lock, RLock, get_ident
+from threading import RLock, get_ident
 from typing import TYPE_CHECKING, NoReturn
 
 from eventlog.errors import (
@@ -70,11 +70,6 @@ __all__ = ["GroupCommit"]
 
 BATCH_BYTES = 4 << 20
 """About how much is written at once."""
-RECHECK = 1.0
-"""Seconds after which a waiter looks by itself.
-
-An interrupt may come just before the waiter is woken.
-"""
 
 
 class GroupCommit:
@@ -131,7 +126,7 @@ class GroupCommit:
                 first = self._queue[0]
             except IndexError:
                 return
-            if not self._resolved_by(first, deadline, lead=True):
+            if not first.resolved_by(deadline, partial(self._lead_alone, first)):
                 raise BusyError(f"the queue of {self._limit} bytes was full for {self._timeout:g} s")
 
     def resolve(self, ticket: AnyTicket, timeout: float | None) -> None:
@@ -146,36 +141,13 @@ class GroupCommit:
             if not self._leader:
                 self._lead(ticket)
             if not ticket.resolved:
-                self._resolved_by(ticket, None, lead=True)
-        elif not self._resolved_by(ticket, time.monotonic() + timeout, lead=False):
-            request = ticket.request
-            raise UnknownOutcomeError(
-                f"no outcome within {timeout:g} s",
-                session=getattr(request, "session", None),
-                request=getattr(request, "request", None),
-            )
+                ticket.resolved_by(None, partial(self._lead_alone, ticket))
+        elif not ticket.resolved_by(time.monotonic() + timeout, self.hasten):
+            raise ticket.unknown(timeout)
 
-    def _resolved_by(self, ticket: AnyTicket, deadline: float | None, *, lead: bool) -> bool:
-        """Wait for a ticket's outcome; return whether it came before the deadline."""
-        while not ticket.resolved:
-            bell = Lock()
-            bell.acquire()
-            try:
-                ticket.waiters.append(bell)
-                if not lead:
-                    self.hasten()
-                elif not self._leader:  # a leader may have gone without seeing the bell
-                    self._lead(ticket)
-                if not ticket.resolved:
-                    pause = RECHECK if deadline is None else min(deadline - time.monotonic(), RECHECK)
-                    if pause <= 0:
-                        return False
-                    bell.acquire(timeout=pause)
-            finally:
-                if not ticket.resolved:
-                    with suppress(ValueError):
-                        ticket.waiters.remove(bell)
-        return True
+    def _lead_alone(self, ticket: AnyTicket) -> None:
+        if not self._leader:  # a leader may have gone without seeing the bell
+            self._lead(ticket)
 
     def hasten(self) -> None:
         """Have the helper commit everything that is queued."""

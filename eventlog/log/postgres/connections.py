@@ -78,12 +78,12 @@ def connect(address: str, *, busy_timeout: float, read_only: bool) -> LogConnect
     return made
 
 
-def unhurried(connection: LogConnection, scope: str = "LOCAL") -> None:
-    """Have a transaction last as long as its client needs, or all with the scope `SESSION`.
+def unhurried(connection: LogConnection) -> None:
+    """Have a transaction last as long as its client needs.
 
     Where the host of the client is gone, the server ends it and what it holds.
     """
-    statement = "; ".join(f"SET {scope} {name} = {value}" for name, value in _UNHURRIED.items())
+    statement = "; ".join(f"SET LOCAL {name} = {value}" for name, value in _UNHURRIED.items())
     connection.execute(statement.encode())
 
 

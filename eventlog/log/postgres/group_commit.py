@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from contextlib import suppress
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
@@ -31,8 +30,6 @@ BATCH_BYTES = 4 << 20
 PATIENCE, LONGEST = 0.25, 0.005
 """Share of the last commit's time, and seconds, that a commit waits for company at most."""
 _MOMENT = 5e-5
-RECHECK = 1.0
-"""Seconds after which a waiter looks by itself."""
 
 
 class GroupCommit:
@@ -72,7 +69,7 @@ class GroupCommit:
                 first = self._queue[0]
             except IndexError:
                 break
-            if self._thread == get_ident() or not self._resolved_by(first, deadline):
+            if self._thread == get_ident() or not first.resolved_by(deadline, self.hasten):
                 raise BusyError(f"the queue of {self._limit} bytes was full for {self._timeout:g} s")
         with self._queueing:
             if self.refusal is not None:
@@ -84,31 +81,9 @@ class GroupCommit:
         """Wait until a ticket has its outcome; `UnknownOutcomeError` after `timeout` seconds."""
         if self._thread == get_ident():
             self._reentered(ticket)
-        if not self._resolved_by(ticket, None if timeout is None else time.monotonic() + timeout):
-            request = ticket.request
-            raise UnknownOutcomeError(
-                f"no outcome within {timeout:g} s",
-                session=getattr(request, "session", None),
-                request=getattr(request, "request", None),
-            )
-
-    def _resolved_by(self, ticket: AnyTicket, deadline: float | None) -> bool:
-        while not ticket.resolved:
-            bell = Lock()
-            bell.acquire()
-            try:
-                ticket.waiters.append(bell)
-                self.hasten()
-                if not ticket.resolved:
-                    pause = RECHECK if deadline is None else min(deadline - time.monotonic(), RECHECK)
-                    if pause <= 0:
-                        return False
-                    bell.acquire(timeout=pause)
-            finally:
-                if not ticket.resolved:
-                    with suppress(ValueError):
-                        ticket.waiters.remove(bell)
-        return True
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if not ticket.resolved_by(deadline, self.hasten) and timeout is not None:
+            raise ticket.unknown(timeout)
 
     def hasten(self) -> None:
         """Have the thread commit everything that is queued."""

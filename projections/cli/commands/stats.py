@@ -41,9 +41,9 @@ def run(context: Context, session: str | None, by: str | None, *, json: bool) ->
         raise UsageError("--by is for the store: leave the session out")
     with reading(context) as store:
         if by is not None:
-            from projections.inspector.usage import usage_over_time
+            from projections.reports.usage_days import days_json
 
-            days = usage_over_time(store, {}, wait=None)["days"]
+            days = days_json(store.usage_by_day(wait=None).days)
             if json:
                 output.document({"days": days})
             else:

@@ -5,8 +5,6 @@ Pure; `loop/context/continuation_events.py` decides whether it is said.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from eventlog.values import File, PartKind, Text
 from projections.conversation.parts import CompactionPart, FilePart, Message, NotePart, Part, SubtaskPart, TextPart
 from projections.view.part_rendering import Resolver, is_media, text_of
@@ -48,16 +46,15 @@ def continuation(preset: str, *, overflow: bool) -> str:
     return f"{REMOVED_OPENCODE if opencode else REMOVED}\n\n{words}"
 
 
-def overflow_replay(message: Message, resolve: Resolver, parts: Iterable[Part] | None = None) -> list[PartKind]:
+def overflow_replay(message: Message, resolve: Resolver) -> list[PartKind]:
     """Return the parts of a user message to add again, with media named instead of sent.
 
-    `parts` are the message's own unless hooks changed them. What was removed or redacted stays
-    away, and so does a compaction's mark. Texts keep whether they are synthetic or shown to people
-    only.
+    What was removed or redacted stays away, and so does a compaction's mark. Texts keep whether
+    they are synthetic or shown to people only.
     """
     return [
         kind
-        for part in (message.parts if parts is None else parts)
+        for part in message.parts
         if not (part.removed or part.redacted) and (kind := _again(part, resolve)) is not None
     ]
 

@@ -133,7 +133,6 @@ def _upto(state: Conversation, options: RenderOptions, marker: str | None, throu
     return shown if last is None else [message for message in shown if message.place <= last]
 
 
-def _uncounted(messages: Sequence[NeutralMessage], system: Sequence[str]) -> int:
+def _uncounted(_messages: Sequence[NeutralMessage], _system: Sequence[str]) -> int:
     """How many units a request had is recorded, so nothing need be counted."""
-    del messages, system
     return 0

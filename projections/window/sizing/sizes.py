@@ -149,7 +149,7 @@ class Sizes(ABC):
 
 
 class TokenSizes(Sizes):
-    """Counted tokens, frames and attachments included, times `ratio` (1: uncalibrated)."""
+    """Counted tokens, frames and attachments included, times `ratio`, which calibration sets."""
 
     def __init__(
         self,
@@ -157,13 +157,10 @@ class TokenSizes(Sizes):
         options: RenderOptions,
         resolve: Resolver,
         counter: Counter,
-        *,
-        ratio: float = 1.0,
         cache: CountCache | None = None,
     ) -> None:
         super().__init__(state, options, resolve)
         self._counter = ViewCounter(counter, options.model.name if options.model is not None else "", cache)
-        self.ratio = ratio  # set anew as calibration learns
 
     def messages(self, messages: Sequence[Message]) -> int:
         """Return the tokens that these messages send: their sum, rounded once."""
@@ -225,19 +222,15 @@ def sizes_named(
     state: Conversation,
     options: RenderOptions,
     resolve: Resolver,
-    *,
-    ratio: float = 1.0,
     cache: CountCache | None = None,
 ) -> Sizes:
     """Return the sizes for a resolved counter: an encoding, or "chars/4".
 
-    Raises `NotFoundError` for another name.
-
-    OpenCode's estimate is never calibrated, so "chars/4" takes no notice of `ratio`.
+    Raises `NotFoundError` for another name. OpenCode's estimate is never calibrated.
     """
     if counter == CharsCounter.name:
         return CharsSizes(state, options, resolve)
-    return TokenSizes(state, options, resolve, counter_named(counter), ratio=ratio, cache=cache)
+    return TokenSizes(state, options, resolve, counter_named(counter), cache)
 
 
 # -- helpers -----------------------------------------------------------------------------------

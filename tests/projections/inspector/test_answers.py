@@ -6,12 +6,14 @@ import json
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 import eventlog
+from eventlog import UsageByDay
 from eventlog.errors import CallError, NotFoundError
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -484,6 +486,23 @@ def test_a_list_is_filtered_and_sorted(store: Store) -> None:
     for wrong in ({"sort": "colour"}, {"cost": "much"}, {"since": "-1"}):
         with pytest.raises(CallError):
             Wanted.asked(wrong)
+
+
+def test_a_list_is_read_while_another_waits_for_the_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that waits for the index of models holds no other request up."""
+    store.create_session(id="one")
+    catalogue, usage_by_day = Catalogue(store), store.usage_by_day
+    found: list[eventlog.SessionInfo] = []
+
+    def waiting(**asked: Any) -> UsageByDay:
+        other = Thread(target=lambda: found.extend(catalogue.everyone()), daemon=True)
+        other.start()
+        other.join(10)
+        assert [info.id for info in found] == ["one"]
+        return usage_by_day(**asked)
+
+    monkeypatch.setattr(store, "usage_by_day", waiting)
+    assert catalogue.page(Wanted(model="acme/one"))["sessions"] == []
 
 
 def test_usage_over_time_is_that_of_the_sessions(store: Store) -> None:

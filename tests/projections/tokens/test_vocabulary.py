@@ -179,12 +179,6 @@ def test_a_model_name_chooses_its_encoding(model: str, encoding: str) -> None:
     assert TokenCounter.for_model(model).name == encoding
 
 
-def test_overrides_choose_first() -> None:
-    """An embedder's table of model names goes before the package's."""
-    assert encoding_for("acme/llm-7", {"LLM": "cl100k_base"}) == "cl100k_base"
-    assert encoding_for("gpt-4", {"gpt": "o200k_base", "gpt-4-": "cl100k_base"}) == "o200k_base"
-
-
 def test_a_recorded_name_gives_its_counter_back() -> None:
     """A counter is found by the name stored with its counts; an unknown name is an error."""
     assert [counter_named(name).name for name in ("o200k_base", "cl100k_base", "chars/4")] == [

@@ -16,14 +16,14 @@ from eventlog.log.embedded.segments.blocks import Block, lay
 from eventlog.log.embedded.segments.layout import TREES, HeadRow
 
 PAGE = (Path(str(eventlog.log.embedded.__file__)).parent / "FORMAT.md").read_text(encoding="utf-8")
-CONSTANTS = re.findall(r"^\| `([\w.]+)` \| ([\d,]+) \|$", PAGE, re.MULTILINE)
+CONSTANTS = re.findall(r"^(\w+\.[\w.]+) +([\d,]+)$", PAGE, re.MULTILINE)
 SALT = b"saltsalt"
 
 
 def rows(title: str) -> dict[str, slice]:
-    """The fields of a byte table, by their first words, each with the bytes it has."""
-    table = PAGE.partition(f"| {title} |\n")[2].partition("\n\n")[0]
-    found = re.findall(r"^\| (\d+) \| (\d+) \| ([^:,|]+?)(?:[:,][^|]*)? \|$", table, re.MULTILINE)
+    """The fields of a layout, by their first words, each with the bytes it has."""
+    layout = PAGE.partition(f"offset  size  {title}\n")[2].partition("```")[0]
+    found = re.findall(r"^ *(\d+) +(\d+)  ([^:,\n]+)", layout, re.MULTILINE)
     return {name: slice(int(begin), int(begin) + int(size)) for begin, size, name in found}
 
 
@@ -48,7 +48,7 @@ def test_a_constant_has_the_value_of_the_code(name: str, value: str) -> None:
 def test_the_header_of_a_journal_file() -> None:
     """The fields of a file header lie where the page says."""
     data, at = frames.pack_file_header(7, SALT, 9), rows("field of the file header")
-    assert data[at["magic `EVDJRNL1`"]] == b"EVDJRNL1"
+    assert data[at["magic EVDJRNL1"]] == b"EVDJRNL1"
     assert number(data, at["format version"]) == frames.FORMAT_VERSION
     assert (number(data, at["sequence"]), data[at["salt"]]) == (7, SALT)
     assert number(data, at["position of the last event before the file"]) == 9
@@ -86,6 +86,6 @@ def test_the_header_of_a_block() -> None:
 
 def test_every_table_is_there() -> None:
     """The page lists the LMDB tables, and the fields of a head."""
-    assert {name for name in TREES if f"\n| `{name}` |" in PAGE} == set(TREES)
+    assert {name for name in TREES if f"\n- `{name}`: " in PAGE} == set(TREES)
     row = PAGE.partition("head: [")[2].partition("]")[0].split(", ")
     assert len(row) == len(HeadRow.__struct_fields__)

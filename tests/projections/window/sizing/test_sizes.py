@@ -74,12 +74,14 @@ def test_sizes_are_calibrated(session: eventlog.Session) -> None:
     state = state_of(session)
     messages, part = visible_messages(state, DEFAULT), _tool(state)
     plain = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
-    calibrated = TokenSizes(state, DEFAULT, session.store.text, TokenCounter(), ratio=1.5)
+    calibrated = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
+    calibrated.ratio = 1.5
     assert calibrated.messages(messages) == round(1.5 * plain.messages(messages))
     assert calibrated.counted(part) == plain.counted(part)
     calibrated.ratio = 2.0
     assert calibrated.messages(messages) == 2 * plain.messages(messages)
-    named = sizes_named("chars/4", state, DEFAULT, session.store.text, ratio=3.0)
+    named = sizes_named("chars/4", state, DEFAULT, session.store.text)
+    named.ratio = 3.0
     assert named.messages(messages) == CharsSizes(state, DEFAULT, session.store.text).messages(messages)
 
 

@@ -68,7 +68,7 @@ def decompress(data: bytes | memoryview, size: int) -> bytes:
 
 
 def _frame_size(data: bytes | memoryview) -> int:
-    """Return the size that a zstandard frame states; ValueError if it states none, or too much."""
+    """Return the size that a zstandard frame states; ValueError for none or too much."""
     import zstandard
 
     try:

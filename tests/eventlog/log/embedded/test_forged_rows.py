@@ -1,4 +1,4 @@
-"""Rows with right checksums and wrong contents: typed errors, and the sound sessions are saved."""
+"""Rows forged with right checksums: typed errors, and the sound sessions are saved."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ FORGERIES: dict[str, Forge] = {
 
 
 def reads(store: Store) -> Iterator[Callable[[], object]]:
-    """What programs read, each to be tried."""
+    """Calls that read, each to be tried."""
     log = store.log
     yield lambda: list(log.heads())
     yield lambda: log.commits_after(0)
@@ -94,7 +94,7 @@ READS: list[Callable[[Store, str], object]] = [
 
 
 def writes(store: Store) -> Iterator[Callable[[], object]]:
-    """What programs write, each to be tried."""
+    """Calls that write, each to be tried."""
     for name in ("a", "f", "sound"):
         yield from (partial(write, store, name) for write in WRITES)
     yield lambda: store.create_session().user("new")

@@ -11,6 +11,8 @@ __all__ = ["PLAIN", "ZSTANDARD", "coders", "compressed_body", "decompress", "pac
 PLAIN, ZSTANDARD = 0, 1
 PLAIN_MARK, ZSTANDARD_MARK = bytes((PLAIN,)), bytes((ZSTANDARD,))
 _LEVEL = 3
+_MOST = 1 << 30
+"""Largest plain value, twice that of an append: a small frame may state any size."""
 _compressors = threading.local()
 
 
@@ -66,15 +68,15 @@ def decompress(data: bytes | memoryview, size: int) -> bytes:
 
 
 def _frame_size(data: bytes | memoryview) -> int:
-    """Return the size that a zstandard frame states; ValueError if it states none."""
+    """Return the size that a zstandard frame states; ValueError for none or too much."""
     import zstandard
 
     try:
         size: int = zstandard.frame_content_size(data)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
-    if size < 0:
-        raise ValueError("a zstandard frame that does not state its size")
+    if not 0 <= size <= _MOST:
+        raise ValueError("a zstandard frame that does not state its size, or one that no value has")
     return size
 
 

@@ -282,8 +282,8 @@ def _own(path: Path | str, note: str, ring: KeyRing) -> Family | None:
     if not note:
         raise KeysError(f"{path} is not encrypted: open it without keys")
     version, *fields = note.split(" ")
-    if version.isdigit() and int(version) > 1:
-        raise TooNewError(f"{path} is encrypted in format {version}, this program reads format 1")
+    if version.isdigit() and version != "1":
+        raise TooNewError(f"{path} is encrypted in format {version[:20]}, this program reads format 1")
     if note == LOST_NOTE:
         return None
     try:

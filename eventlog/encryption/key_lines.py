@@ -23,6 +23,7 @@ __all__ = [
 TITLE = b"eventlog keys "
 HEADER = TITLE + b"1\n"
 _NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS = 32, 64, 8
+_DIGITS = b"0123456789abcdef"
 LINE_BYTES = _NAME_DIGITS + _KEY_DIGITS + _CHECK_DIGITS + 3
 
 
@@ -68,7 +69,7 @@ def has_header(path: Path, data: bytes) -> bool:
         return False
     line = data.partition(b"\n")[0]
     if line.startswith(TITLE) and line.removeprefix(TITLE).isdigit():
-        raise TooNewError(f"key file {path} has format {int(line.removeprefix(TITLE))}, known is 1")
+        raise TooNewError(f"key file {path} has format {line.removeprefix(TITLE)[:20].decode()}, known is 1")
     raise KeysError(f"{path} is no key file")
 
 
@@ -93,7 +94,7 @@ def _is_valid_line(line: bytes) -> bool:
     said, _, check = line.rpartition(b" ")
     name, _, digits = said.partition(b" ")
     shaped = (len(name), len(digits), len(check)) == (_NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS)
-    return shaped and b"%08x" % crc32(said) == check
+    return shaped and not (name + digits).strip(_DIGITS) and b"%08x" % crc32(said) == check
 
 
 def lines_without(path: Path, data: bytes, name: str) -> bytes:

@@ -76,19 +76,25 @@ def ancestors(log: HeadReader, session: str) -> list[StreamRange]:
 def _streams_of(log: HeadReader, head: Head) -> list[StreamRange]:
     streams: list[StreamRange] = []
     last = END
-    while True:
-        if last > head.base:
-            streams.append(StreamRange(head.session, head.base + 1, last))
-            last = head.base
-        elif head.base:
-            last = min(last, head.base)
-        entry = entry_of(head)
-        if not head.base or entry.fork_of is None:
-            break
-        last = min(last, entry.forked_at)
-        head = _head_of(log, entry.fork_of)
+    for above in _upwards(log, head):
+        if last > above.base:
+            streams.append(StreamRange(above.session, above.base + 1, last))
+        last = min(last, above.base, entry_of(above).forked_at)
     streams.reverse()
     return streams
+
+
+def _upwards(log: HeadReader, head: Head) -> Iterator[Head]:
+    """Yield a head and those it was forked from; `DamagedError` for an ancestor of itself."""
+    seen: set[str] = set()
+    while head.session not in seen:
+        yield head
+        name = entry_of(head).fork_of
+        if name is None or not head.base:
+            return
+        seen.add(head.session)
+        head = _head_of(log, name)
+    raise DamagedError("a session that is its own ancestor", session=head.session)
 
 
 def forked_from(log: HeadReader, session: str) -> Iterator[tuple[Head, int]]:
@@ -99,24 +105,14 @@ def forked_from(log: HeadReader, session: str) -> Iterator[tuple[Head, int]]:
     in the fork.
     """
     last = END
-    name: str | None = session
-    while name is not None:
-        head = _head_of(log, name)
+    for head in _upwards(log, _head_of(log, session)):
         yield head, last
-        entry = entry_of(head)
-        name = entry.fork_of if head.base else None
-        last = min(last, entry.forked_at)
+        last = min(last, entry_of(head).forked_at)
 
 
 def continued(log: HeadReader, head: Head) -> Head | None:
     """Return the head of the stream that holds the version a fork continues; else None."""
-    above = head
-    while above.base >= head.base > 0:
-        name = entry_of(above).fork_of
-        if name is None:
-            return None
-        above = _head_of(log, name)
-    return None if above is head else above
+    return next((above for above in _upwards(log, head) if above.base < head.base), None)
 
 
 def decoded_commits(

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from eventlog.errors import DamagedError
 from eventlog.values import Lineage
 
 __all__ = ["END", "History", "StreamRange", "lineage_of"]
@@ -61,7 +62,9 @@ class History(msgspec.Struct, array_like=True):
         return version <= self.targets[self._child_above(version)]
 
     def roll_back(self, version: int, to: int) -> None:
-        """Add the rollback event `version`; `to` is less than it."""
+        """Add the rollback event `version`; `DamagedError` unless `to` is a version before it."""
+        if not 0 < to < version:
+            raise DamagedError(f"a rollback to version {to}, which is not before it", version=version)
         parent = bisect_right(self.starts, to) - 1
         jump = self.jumps[parent]
         level = self.depths[parent] - self.depths[jump] == self.depths[jump] - self.depths[self.jumps[jump]]

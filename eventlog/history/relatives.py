@@ -35,9 +35,12 @@ def subsessions_of(log: Log, session: str) -> list[Head]:
 def heirs_of(log: Log, session: str) -> list[str]:
     """Return the sessions that continue a part of a session's own stream, in the order of ids."""
     found: list[str] = []
-    waiting = [session]
+    waiting, seen = [session], {session}
     while waiting:
         for head in forks_of(log, waiting.pop()):
+            if head.session in seen:
+                continue
+            seen.add(head.session)
             waiting.append(head.session)
             if not entry_of(head).erased and any(one.session == session for one in ancestors(log, head.session)):
                 found.append(head.session)

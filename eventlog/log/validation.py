@@ -7,7 +7,9 @@ stay below 64 bits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+
+from msgspec import Meta
 
 from eventlog.errors import CallError, LimitError
 from eventlog.log.commit import LeaseState
@@ -22,6 +24,10 @@ __all__ = [
     "MAX_ID_BYTES",
     "MAX_REQUEST_BYTES",
     "RESERVED",
+    "Base",
+    "Count",
+    "Number",
+    "Signed",
     "is_id",
     "size_of",
     "size_of_lease",
@@ -43,6 +49,14 @@ MAX_TIME = 1 << 62
 """Largest distance of a time from 1970: the difference of two times then has 64 bits."""
 MAX_BASE = 1 << 62
 """Largest version that a session may begin after: half of the versions are left for it."""
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_ADDEND)]
+"""Events of an append that is read."""
+Number: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
+"""A version, position, epoch or count that is read: any other is no number of a log."""
+Signed: TypeAlias = Annotated[int, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)]
+"""A time, or a change, that is read."""
+Base: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_BASE)]
+"""A version that a session begins after, as it is read."""
 HASH_BYTES = 32
 _OVERHEAD = 200
 

@@ -82,7 +82,7 @@ class SalvagedStore:
         """Digests of the large texts that were saved."""
         for session, row in rows_in(segments):
             found = self._session(session)
-            if row is not None:
+            if row is not None and _is_readable(row, session):
                 found.row, found.base = row, row.base
                 found.known = max(found.known, row.version)
                 self.position = max(self.position, row.position)
@@ -134,14 +134,21 @@ class SalvagedStore:
     def assemble(self) -> list[RepairLoss]:
         """Decide what is kept of every session; return the losses."""
         losses: list[RepairLoss] = []
+        order = sorted(
+            (position, name, first)
+            for name, found in self._sessions.items()
+            for first, (_, position, _) in found.commits.items()
+        )
+        before = 0
+        for position, name, first in order:
+            if position > before:
+                before = position + self._sessions[name].commits[first][0] - first
+            else:  # another append has its position
+                del self._sessions[name].commits[first]
         for name in sorted(self._sessions):
             self._keep_to_the_first_hole(name, losses)
         self._drop_orphans(losses)
-        for name, head in self.kept.items():
-            for version, (_, position, _) in self._sessions[name].commits.items():
-                if version <= head.version:
-                    self._order.append((position, name, version))
-        self._order.sort()
+        self._order = [one for one in order if one[1] in self.kept and one[2] <= self.kept[one[1]].version]
         self._positions = [position for position, _, _ in self._order]
         self._list_missing_bodies(losses)
         return sorted(losses, key=lambda loss: (loss.session or "", loss.first or 0))
@@ -160,6 +167,9 @@ class SalvagedStore:
         while version >= 0 and (piece := found.commits.get(version + 1)) is not None:
             commit = self._commit(name, version + 1, piece[2])
             if commit is None:
+                break
+            if head is not None and commit.position <= head.position:
+                problem = "its position is not behind that of the append before it"
                 break
             try:
                 head = head_at(head, commit, now or _unknown(commit))
@@ -213,7 +223,9 @@ class SalvagedStore:
 
     def _reaches(self, name: str | None, version: int) -> bool:
         """Whether the ancestry of a session, itself included, holds a version."""
-        while name is not None:
+        seen: set[str] = set()
+        while name is not None and name not in seen:
+            seen.add(name)
             head = self.kept.get(name) or next((one for one in self.tombstones if one.session == name), None)
             if head is None:
                 return False
@@ -289,6 +301,15 @@ class SalvagedStore:
         from eventlog.log.embedded.salvage.salvage import chunk_at
 
         return chunk_at(self._segments, *place)
+
+
+def _is_readable(row: HeadRow, session: str) -> bool:
+    """Whether the head of a row can be read, and has no events only if its session was erased."""
+    try:
+        head = row.head(session)
+        return is_foreign(head) or entry_of(head).erased or bool(row.number)
+    except DataError:
+        return False
 
 
 def _is_whole(commit: Commit) -> bool:

@@ -104,7 +104,9 @@ class Rows:
         return self._streams[session]
 
     def add_stream(self, session: str, scope: str, fork_of: str | None) -> tuple[int, int]:
-        """Add the stream of a session."""
+        """Add the stream of a session, unless an event before has begun it."""
+        if (known := self.stream(session)) is not None:
+            return known
         label = self.label(scope)
         question = "INSERT INTO streams (name, fork_of, scope) VALUES (?, ?, ?)"
         id = self.connection.execute(question, (session, fork_of, label)).lastrowid

@@ -6,8 +6,10 @@ Reads no event.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
+from eventlog.history.ancestry import forked_from
 from eventlog.history.catalog import SessionInfo
 from eventlog.session.session import Session, Sessions
 
@@ -77,10 +79,9 @@ def _ancestors(store: Sessions, name: str, version: int) -> list[tuple[SessionIn
     Each has the last version that the next one inherits, but at least its own first version: a fork
     names it.
     """
-    info = store.info(name)
-    chain = [(info, version)]
-    while info.fork_of is not None:
-        at = info.forked_at or 0
-        info = store.info(info.fork_of)
+    chain = [(store.info(name), version)]
+    for head, _ in islice(forked_from(store.log, name), 1, None):
+        at = chain[-1][0].forked_at or 0
+        info = store.info(head.session)
         chain.append((info, max(at, info.version - info.events + 1)))
     return chain[::-1]

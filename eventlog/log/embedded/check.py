@@ -38,7 +38,7 @@ def check_segments(segments: Segments) -> list[str]:
                 _check_session(segments, session, row)
         except (DamagedError, msgspec.DecodeError) as error:
             faults.append(str(error))
-    strangers = {PAIR.unpack(key)[0] for key in segments.keys("commits")} - numbers
+    strangers = {PAIR.unpack(key.ljust(PAIR.size)[: PAIR.size])[0] for key in segments.keys("commits")} - numbers
     faults += [f"there are commits of session number {number}, but no readable head" for number in sorted(strangers)]
     try:
         _check_positions(segments)

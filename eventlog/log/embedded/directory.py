@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.errors import CallError, DamagedError, NotFoundError, TooNewError
 from eventlog.log.embedded.filesystem import (
+    is_number,
     read_small,
     refuse_network_filesystem,
     require_files,
@@ -209,7 +210,7 @@ def format_of(path: Path) -> int:
 
 def _check(path: Path) -> None:
     title, facts = _facts(path)
-    if title != _TITLE or not all(facts.get(name, "").isdigit() for name in ("format", "lmdb")):
+    if title != _TITLE or not all(is_number(facts.get(name, "")) for name in ("format", "lmdb")):
         raise DamagedError(f"the format file of {path} is damaged")
     for name, supported in (("format", FORMAT_VERSION), ("lmdb", LIB_VERSION)):
         if int(facts[name]) > supported:

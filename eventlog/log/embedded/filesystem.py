@@ -29,6 +29,7 @@ __all__ = [
     "data_end",
     "filesystem_type",
     "is_full",
+    "is_number",
     "is_read_only",
     "make_directory",
     "read_small",
@@ -168,6 +169,11 @@ def read_small(path: Path) -> str:
     if len(data) > _SMALL:
         raise DamagedError(f"{path} has more than the {_SMALL} bytes that such a file has at most")
     return data.decode("utf-8", "replace")
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text that was read is a number of at most 64 bits, in decimal."""
+    return text.isascii() and text.isdigit() and len(text) < 20
 
 
 def write_small(path: Path, text: str) -> None:

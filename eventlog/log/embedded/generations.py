@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from eventlog.errors import BusyError, DamagedError
 from eventlog.log.embedded.filesystem import (
     NO_ROOM,
+    is_number,
     read_small,
     remove_all,
     sync_directory,
@@ -115,7 +116,7 @@ def in_force(path: Path) -> Generation:
         raise unreadable(path / _NAME, error) from error
     words = text.split()
     number, word = words[1:4:2] if len(words) == 4 else ("", "")
-    found = Generation(int(number) if number.isdecimal() else 0, word)
+    found = Generation(int(number) if is_number(number) else 0, word)
     if not found.number or found.text != text:
         raise DamagedError(f"the file {path / _NAME} is damaged")
     return found
@@ -125,11 +126,11 @@ def of(path: Path) -> dict[int, Path]:
     """Return the directories of all generations at `path` by number, those half made included."""
     if not path.is_dir():
         return {}
-    return {int(entry.name): entry for entry in sorted(path.iterdir()) if _is_number(entry.name) and entry.is_dir()}
-
-
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit() and not name.startswith("0")
+    return {
+        int(entry.name): entry
+        for entry in sorted(path.iterdir())
+        if is_number(entry.name) and entry.name[0] != "0" and entry.is_dir()
+    }
 
 
 def files_of(path: Path) -> Path:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -27,6 +28,11 @@ GOLDEN = (
     b"fedcba9876543210fedcba9876543210 1f1e1d1c1b1a191817161514131211100f0e0d0c0b0a09080706050403020100 067af26c\n"
 )
 """Format version 1, which every later program reads."""
+
+
+def summed(said: bytes) -> bytes:
+    """A line whose check is right."""
+    return b"%b %08x\n" % (said, crc32(said))
 
 
 def written(path: Path, data: bytes) -> KeyFile:
@@ -142,6 +148,9 @@ def test_a_damaged_byte_is_never_another_key(tmp_path: Path) -> None:
         (b"some", KeysError),
         (b"eventlog keys 2\n", TooNewError),
         (b"eventlog keys x\n", KeysError),
+        (b"eventlog keys " + b"9" * 5000 + b"\n", TooNewError),
+        (b"eventlog keys 1\n" + summed(b"\xff" * 32 + b" " + b"0" * 64), KeysError),
+        (b"eventlog keys 1\n" + summed(b"0" * 32 + b" " + b"z" * 64), KeysError),
         (b"eventlog keys 1\nnonsense\n", KeysError),
         (b"eventlog keys 1\n\xff\xff\n", KeysError),
     ],

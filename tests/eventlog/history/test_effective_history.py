@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.errors import DamagedError
 from eventlog.history.effective_history import END, History, StreamRange, hidden, lineage_of
 from eventlog.values import Lineage
 
 STEPS = st.lists(st.none() | st.integers(0, 1 << 30), max_size=60)
 """The next version: an event (None), or a rollback to one of the versions before it."""
+
+
+@pytest.mark.parametrize("to", [-1, 0, 3, 4, 1 << 62])
+def test_rollback_to_no_version_before_it_is_damage(to: int) -> None:
+    """A stored rollback leads back, or it is refused: no walk along it is without an end."""
+    history = History()
+    history.roll_back(2, 1)
+    with pytest.raises(DamagedError, match="not before it"):
+        history.roll_back(3, to)
 
 
 def grow(steps: list[int | None]) -> tuple[History, list[list[int]]]:

@@ -23,6 +23,7 @@ from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.generations import files_of
 from eventlog.log.embedded.journal import frames
 from eventlog.log.memory import MemoryLog
+from eventlog.maintenance.repair import repair
 from projections.verify.tombstones import tombstone_fault
 from projections.verify.verify import SessionReport, verify, verify_session
 from tests.faults.tally import tally
@@ -114,6 +115,30 @@ def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
         tried += 1
     assert tried > 4 * len(commits)
     tally("an event forged in the journal", tried)
+
+
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_repair_leaves_out_appends_whose_positions_do_not_increase(place: int, tmp_path: Path) -> None:
+    """Of two appends with one position one goes, is listed, and what is left verifies."""
+    path = tmp_path / "s"
+    store = Store(open_log(path, **SMALL))
+    fill(store)
+    abandon(open_log(path, **SMALL))
+    with suppress(EventlogError):
+        store.close()
+    file = files_of(path) / "journal" / "0000000001.log"
+    records = records_of(file)
+    places = [number for number, record in enumerate(records) if isinstance(record, frames.CommitRecord)]
+    before, changed = records[places[place - 1]], records[places[place]]
+    assert isinstance(before, frames.CommitRecord)
+    assert isinstance(changed, frames.CommitRecord)
+    records[places[place]] = replace(changed, position=before.position)
+    write_records(file, records)
+    (path / "mark").unlink()
+    assert repair(path, tmp_path / "new").losses
+    with Store(open_log(tmp_path / "new", read_only=True)) as opened:
+        report = verify(opened)
+        assert report.sound, report
 
 
 def memory() -> tuple[MemoryLog, Store]:

@@ -9,7 +9,9 @@ import pytest
 
 import eventlog
 from eventlog import events
+from eventlog.codec.batch import encode
 from eventlog.errors import CallError, CursorError, LimitError, NotFoundError
+from eventlog.log.commit import Append
 from eventlog.search import catch_up, commit_rows, results
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -401,3 +403,13 @@ def test_a_text_that_never_ends_is_taken_in(store: Store, clock: Clock) -> None:
         assert len(store.search("sky").hits) == 1
         session.append([(clock.now, events.PartEnded("p")), (clock.now, events.MessageFinished("a"))])
     assert [hit.part for hit in store.search("sky").hits] == [hit.part for hit in store.search("cobalt").hits] == ["p"]
+
+
+def test_session_that_begins_twice_ends_no_search(memory: Store) -> None:
+    """An event that only a forger appends costs no other session its place in the index."""
+    talk(memory, id="sound")
+    memory.create_session(id="twice")
+    payload = encode([(0, events.SessionStarted("again"))], 0)
+    memory.log.submit(Append(session="twice", payload=payload, count=1, time=0)).wait()
+    memory.session("sound").user("The ferry again")
+    assert {hit.session for hit in memory.search("ferry").hits} == {"sound"}

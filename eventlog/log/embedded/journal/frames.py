@@ -15,6 +15,7 @@ import msgspec
 
 from eventlog.errors import DamagedError, TooNewError
 from eventlog.log.commit import Commit, LeaseState
+from eventlog.log.validation import Base, Count, Number, Signed
 
 __all__ = [
     "END",
@@ -62,17 +63,17 @@ class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False
     """One append in the journal: all that is needed to rebuild the session."""
 
     session: str
-    first: int
-    count: int
-    position: int
-    time: int
+    first: Number
+    count: Count
+    position: Number
+    time: Signed
     payload: bytes
     salt: bytes
     """Salt and leaf tag, as in `commit.Commit`."""
     leaf: bytes
-    epoch: int = 0
-    messages: int = 0
-    base: int | None = None
+    epoch: Number = 0
+    messages: Signed = 0
+    base: Base | None = None
     """Version before the session's first event; in the append that begins the session only."""
     entry: bytes | None = None
     request: str | None = None
@@ -91,9 +92,9 @@ class LeaseRecord(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False)
     """A lease that replaced the session's stored one."""
 
     session: str
-    epoch: int
+    epoch: Number
     owner: bytes
-    until: int
+    until: Signed
 
     def lease(self) -> LeaseState:
         """Return the lease."""

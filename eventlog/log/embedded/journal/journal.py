@@ -156,6 +156,7 @@ class Journal:
             raise self._damaged("a journal file is missing")
         offset = self.address & OFFSET_MASK
         end = data_end(self._fd)
+        bytes_left = 2 * end  # of frames that are not valid: more than chance and a torn one leave
         while offset < end and (window := self._pread(self._fd, _PIECE + frames.FRAME_HEADER_BYTES, offset)):
             at = window.find(self._salt)
             while 0 <= at < _PIECE:
@@ -164,6 +165,9 @@ class Journal:
                     payload = self._pread(self._fd, header.length, offset + at + FRAME_HEADER_BYTES)
                     if frames.payload_matches(header, payload, self._salt, offset + at):
                         raise self._damaged("a journal frame is damaged: valid ones follow it")
+                    bytes_left -= len(payload)
+                    if bytes_left < 0:
+                        raise self._damaged("a journal frame is damaged: others that are follow it")
                 at = window.find(self._salt, at + 1)
             offset += _PIECE
         following = frames.sequence_of(self.address) + 1
@@ -205,9 +209,13 @@ class Journal:
             return None
         begin = at + FRAME_HEADER_BYTES
         records = frames.decode_records(memoryview(data)[begin : begin + header.length], self.position)
+        position = self.position
         for record in records:
             if isinstance(record, frames.CommitRecord):
-                self.position = record.position + record.count - 1
+                if record.position <= position:
+                    raise self._damaged("positions in the journal do not increase")
+                position = record.position + record.count - 1
+        self.position = position
         self.address += header.total
         return Frame(self.address, header.total, self.position, records)
 

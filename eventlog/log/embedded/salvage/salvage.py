@@ -112,7 +112,7 @@ def _copy_tree(old: Path, new: Path, tree: str) -> bool:
     run("backward", _BATCH)
     run("backward", 1, _above(new, tree, top))
     if tree == "data":
-        end = int.from_bytes(_ends(new, tree)[1], "big")
+        end = min(int.from_bytes(_ends(new, tree)[1], "big"), (old / "data.mdb").stat().st_size)
         begin = b""
         for _ in range(_MOST_DEATHS):
             if run("points", 1, begin, end) is not None:
@@ -272,12 +272,14 @@ def _frames(path: Path) -> Iterator[tuple[int, int, list[frames.Record]]]:
     if len(salt) != 8 or not any(salt):
         return
     at = data.find(salt, frames.FILE_HEADER_BYTES)
+    bytes_left = 16 * len(data)  # of frames that are not valid, made to keep a reader busy
     while 0 <= at <= len(data) - frames.FRAME_HEADER_BYTES:
         header = frames.parse_frame_header(data, at, salt)
         begin = at + frames.FRAME_HEADER_BYTES
         payload = b"" if header is None else data[begin : begin + header.length]
         if header is None or not frames.payload_matches(header, payload, salt, at):
-            at = data.find(salt, at + 1)
+            bytes_left -= len(payload)
+            at = data.find(salt, at + 1) if bytes_left >= 0 else -1
             continue
         records: list[frames.Record] = []
         if header.kind == frames.RECORDS:

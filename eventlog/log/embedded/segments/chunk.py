@@ -20,6 +20,7 @@ import msgspec
 
 from eventlog.errors import DamagedError
 from eventlog.log.commit import Commit
+from eventlog.log.validation import MAX_NUMBER, Count, Number, Signed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,13 +39,13 @@ class _Table(msgspec.Struct, frozen=True, array_like=True):
     """The fields of a chunk's commits other than payloads: a list each, in order of versions."""
 
     session: str
-    first: int
+    first: Number
     """The first version of the first commit; each other begins behind the one before."""
-    counts: list[int]
-    positions: list[int]
+    counts: list[Count]
+    positions: list[Number]
     """Positions, each less the one before."""
-    epochs: list[int]
-    times: list[int]
+    epochs: list[Number]
+    times: list[Signed]
     """Times, each less the one before."""
     requests: list[str | None]
     salts: list[bytes]
@@ -161,6 +162,8 @@ def _commits(table: _Table, plain: bytes, begin: int, since: int, upto: int | No
     if len({len(column) for column in columns}) != 1:
         raise ValueError("the columns are not of one length")
     firsts = list(accumulate(counts[:-1], initial=table.first))
+    if max(firsts[-1], sum(table.positions)) > MAX_NUMBER:
+        raise ValueError("versions or positions that are too large")
     skipped = max(bisect_right(firsts, since) - 1, 0)
     end = len(firsts) if upto is None else max(bisect_right(firsts, upto), skipped + 1)
     if table.cuts:

@@ -198,6 +198,8 @@ class Environment:
                 self._readers.discard(token)
         except lmdb.Error as error:
             raise self._translate(error) from error
+        except (struct.error, UnicodeDecodeError) as error:
+            raise DamagedError(f"the folded part has a key of another shape: {error}; {REMEDY}") from error
 
     def _begin(self) -> lmdb.Transaction[memoryview]:
         """Begin to read, adopting a map that another process has grown.  `_gate` is held."""

@@ -13,7 +13,7 @@ from eventlog.compression import pack, unpack
 from eventlog.errors import DamagedError
 from eventlog.log.append_checks import RequestResult
 from eventlog.log.commit import Head, LeaseState
-from eventlog.log.validation import MAX_ID_BYTES
+from eventlog.log.validation import MAX_ID_BYTES, Base, Number, Signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,28 +68,28 @@ R = TypeVar("R")
 class FoldState(msgspec.Struct, frozen=True, array_like=True):
     """How far the journal is folded: up to `address`, whose last event has `position`."""
 
-    address: int
-    position: int
-    next_session: int = 1
-    next_slot: int = 1
+    address: Number
+    position: Number
+    next_session: Number = 1
+    next_slot: Number = 1
 
 
 class HeadRow(msgspec.Struct, frozen=True, array_like=True):
     """A head as stored.  `number` is 0 if the session's events were removed (`Head.gone`)."""
 
-    number: int
-    version: int
-    position: int
-    base: int
-    created: int
-    updated: int
-    messages: int
+    number: Number
+    version: Number
+    position: Number
+    base: Base
+    created: Signed
+    updated: Signed
+    messages: Signed
     entry: bytes
     """Packed by `pack_value`."""
-    epoch: int
+    epoch: Number
     owner: bytes
-    until: int
-    appends: int
+    until: Signed
+    appends: Number
     peaks: bytes
 
     @classmethod
@@ -128,28 +128,28 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
 class PieceLocation(NamedTuple):
     """Where a piece lies: in the block at `offset` of `slot`, `size` plain bytes from `begin`."""
 
-    slot: int
-    offset: int
-    begin: int
-    size: int
+    slot: Number
+    offset: Number
+    begin: Number
+    size: Number
 
 
 class ChunkRow(msgspec.Struct, frozen=True, array_like=True):
     """A row of `commits`, without the first version, which is in its key."""
 
     where: PieceLocation
-    last: int
+    last: Number
     """The chunk's last version."""
-    first_position: int
-    last_position: int
+    first_position: Number
+    last_position: Number
 
 
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 _folded = msgspec.msgpack.Decoder(FoldState).decode
 _head = msgspec.msgpack.Decoder(HeadRow).decode
-_place = msgspec.msgpack.Decoder(tuple[int, int, int, int]).decode
+_place = msgspec.msgpack.Decoder(tuple[Number, Number, Number, Number]).decode
 _chunk_row = msgspec.msgpack.Decoder(ChunkRow).decode
-_positions = msgspec.msgpack.Decoder(list[tuple[int, int, int]]).decode
+_positions = msgspec.msgpack.Decoder(list[tuple[Number, Number, Number]]).decode
 
 
 def protect(key: bytes, value: bytes) -> bytes:

@@ -129,6 +129,23 @@ def test_a_journal_with_a_hole_behind_it_is_read(sound: Path, tmp_path: Path) ->
     read(tmp_path / "new", read_only=False)
 
 
+@pytest.mark.parametrize("number", ["²", "٣", "9" * 5000, "-1"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("format", "eventlog store\nformat {}\nlmdb 0\n"), ("generation", "generation {}\nrewriting 9b1c\n")],
+)
+def test_a_number_that_is_none_is_damage(name: str, text: str, number: str, sound: Path, tmp_path: Path) -> None:
+    """A small file whose number is no decimal one of 64 bits is damage, for every use."""
+    store = tmp_path / "store"
+    shutil.copytree(sound, store)
+    (store / name).write_text(text.format(number), encoding="utf-8")
+    for read_only in (True, False):
+        with pytest.raises(DamagedError):
+            read(store, read_only=read_only)
+    with suppress(EventlogError):
+        eventlog.repair(store, tmp_path / "new")
+
+
 def test_a_key_file_is_a_file(tmp_path: Path) -> None:
     """A FIFO in place of the key file is refused at once."""
     with eventlog.open(tmp_path / "s", keys=tmp_path / "k"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from msgspec import structs
 
 from eventlog.errors import BusyError, DamagedError, PoisonedError, StorageError, TooNewError, UnknownOutcomeError
 from eventlog.log.commit import Committed, Head, LeaseState
@@ -136,6 +138,46 @@ def test_damage_without_a_mark(tmp_path: Path) -> None:
         whole = [b"payload 0", b"payload 1", b"payload 2"]
         assert found in ([1, 2, whole] if offset < last else [whole[:2], whole]), offset
         rewrite(path / FIRST, data[FILE_HEADER_BYTES:], FILE_HEADER_BYTES)
+
+
+@pytest.mark.parametrize("position", [1, 2, (1 << 63) - 1])
+def test_positions_that_do_not_increase_are_damage(position: int, tmp_path: Path) -> None:
+    """A frame with a right checksum and the position of another append is refused."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    salt, before = frames.parse_file_header(data, 1)
+    made, offset = bytearray(data[:FILE_HEADER_BYTES]), FILE_HEADER_BYTES
+    while (header := frames.parse_frame_header(data.ljust(len(data) + 32), offset, salt)) is not None:
+        begin = offset + frames.FRAME_HEADER_BYTES
+        (record,) = frames.decode_records(data[begin : begin + header.length], before)
+        assert isinstance(record, frames.CommitRecord)
+        if record.first == 2:
+            record = structs.replace(record, position=position)
+        frame = bytearray()
+        frames.encode_records([record], frame)
+        frames.finish_frame(frame, salt, before, 1, len(made))
+        made += frame
+        before, offset = record.position, offset + header.total
+    rewrite(path / FIRST, bytes(made))
+    (path / "mark").unlink()
+    if position == 2:
+        assert len(payloads(path)) == 3
+    else:
+        with pytest.raises(DamagedError, match="do not increase"):
+            payloads(path)
+
+
+def test_frames_made_to_keep_a_reader_busy_are_damage(tmp_path: Path) -> None:
+    """A file full of headers of large frames that are not valid costs no product of the two."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    salt, _ = frames.parse_file_header(data, 1)
+    header = struct.pack("<8sQIHHII", salt, 0, 200_000, frames.RECORDS, 0, 0, 1)
+    room = (path / FIRST).stat().st_size - len(data) - 8
+    rewrite(path / FIRST, bytes(8) + header * (room // len(header)), len(data))
+    (path / "mark").unlink()
+    with pytest.raises(DamagedError, match="others that are follow it"):
+        payloads(path)
 
 
 def test_a_torn_last_frame_ends_the_log(tmp_path: Path) -> None:

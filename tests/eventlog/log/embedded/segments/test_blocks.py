@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from eventlog.compression import pack, plain_body
+from eventlog.compression import pack, plain_body, unpack
 from eventlog.errors import DamagedError
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.memtable import MemtablePart
@@ -156,3 +156,10 @@ def test_a_squeezed_value_that_is_none_is_damage(spoilt: bytes) -> None:
     """Promise 12: an invalid compressed value is `DamagedError` and nothing else."""
     with pytest.raises(DamagedError):
         unpack_value(spoilt)
+
+
+def test_frame_that_states_more_than_any_value_has_is_refused() -> None:
+    """A few bytes that say they are gigabytes are refused before the memory is taken."""
+    frame = b"\x28\xb5\x2f\xfd\xe0" + (3 << 30).to_bytes(8, "little") + b"\1\0\0"
+    with pytest.raises(ValueError, match="no value has"):
+        unpack(b"\1" + frame)

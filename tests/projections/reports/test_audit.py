@@ -247,7 +247,7 @@ def test_a_filled_reply_that_names_its_view_can_be_audited(store: Store, sent: s
     first = session.user("Hello")
     before = session.version
     session.user("there")
-    view = {
+    views: dict[str, Callable[[], ModelView | int | None]] = {
         "view": lambda: ModelView.of(session),
         "preset": lambda: ModelView.of(session, preset="opencode-1.18"),
         "earlier": lambda: ModelView.of(session, at=before),
@@ -256,7 +256,8 @@ def test_a_filled_reply_that_names_its_view_can_be_audited(store: Store, sent: s
         "excluding": lambda: LiveView(session).excluding(first),
         "version": lambda: session.version,
         "none": lambda: None,
-    }[sent]()
+    }
+    view = views[sent]()
 
     async def answer() -> None:
         async with AsyncSession(session).assistant(model="p/m", view=view) as reply:

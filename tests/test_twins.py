@@ -34,7 +34,7 @@ LACKS: dict[str, dict[str, str]] = {
         "pipeline": "belongs to a thread; `do` runs a function that has one",
     },
     "AsyncReply": dict.fromkeys(("begin", "close"), "`async with` does it")
-    | {"looks_back": "`finish` does it", "record_custom": "`AsyncSession.do` does it"},
+    | {"view": "`assistant` sets it", "looks_back": "`finish` does it", "record_custom": "`AsyncSession.do` does it"},
     "AsyncTurn": dict.fromkeys(("ask", "begin", "begin_again", "decide", "patience", "release"), "`async with` does it")
     | {"wait": "given to `turn`, and no one else's"},
     "AsyncContextWindow": {

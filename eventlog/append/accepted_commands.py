@@ -25,6 +25,7 @@ from eventlog.append.pending import PendingAppend
 from eventlog.codec.batch import Item
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import (
+    AlreadyExistsError,
     CallError,
     ConflictError,
     ErasedError,
@@ -193,7 +194,7 @@ class AcceptedCommands:
         if conflict and not sent.is_conditional and self.backoff.note():
             return
         self._metrics.failures += 1
-        if not (conflict and sent.is_conditional):  # a lost compare-and-set is an answer, no fault
+        if not (isinstance(error, AlreadyExistsError) or (conflict and sent.is_conditional)):  # lost races are answers
             logger().warning("session %s: an append failed: %s", self.session, type(error).__name__)
         if isinstance(error, FencedError):
             error = self._fenced(sent, error)

@@ -48,6 +48,8 @@ class Fillable(Protocol):
 
     api: str
     target: str
+    view: object = None
+    """The view that the first model call is sent, if one was named."""
 
     @property
     def in_step(self) -> bool:
@@ -59,8 +61,8 @@ class Fillable(Protocol):
         """Whether a user asked for a stop."""
         ...
 
-    def step(self) -> str:
-        """Begin a step."""
+    def step(self, *_: Any, **record: Any) -> str:
+        """Begin a step, with what is known of its request."""
         ...
 
     def stream_text(self) -> TextStream:
@@ -146,7 +148,8 @@ class Filling:
         self.reply = reply
         self._reader = AnswerReader(api)
         if not reply.in_step:  # a reply of `Session.assistant`: a window begins the step itself
-            reply.step()
+            view, reply.view = reply.view, None
+            reply.step(**getattr(view, "record", {}))
         self._whole = whole
         self._stream: TextStream | None = None
         self._place: tuple[str, object] = ("", None)

@@ -158,12 +158,13 @@ class MessageCommands:
         reply answers the user messages in it, and no others. Without it the reply answers what was
         there when the turn began, when the caller's last reply of the turn ended, or when the
         caller itself added or promoted a message, whichever came last; outside a turn, what is
-        there when it begins. Several replies to one view each need it. `reply_to` is the newest
-        user message of the view by default. `id` is the message's id, made by default. `agent`,
-        `mode` and `variant` are those that answer, `cwd` and `root` the directories of the work.
-        `summary` marks the summary of a compaction. `wait` is the seconds to wait for the lease.
+        there when it begins. Several replies to one view each need it; `fill` records it for an
+        audit. `reply_to` is the newest user message of the view by default. `id` is the message's
+        id, made by default. `agent`, `mode` and `variant` are those that answer, `cwd` and `root`
+        the directories of the work. `summary` marks the summary of a compaction. `wait` is the
+        seconds to wait for the lease.
         """
-        return Reply(
+        reply = Reply(
             self.executor,
             ev.AssistantMessageStarted(
                 id or self.executor.host.new_id("msg_"),
@@ -179,6 +180,8 @@ class MessageCommands:
             ),
             lease_wait=wait,
         )
+        reply.view = view
+        return reply
 
     def late_result(
         self,

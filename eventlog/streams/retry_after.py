@@ -25,7 +25,7 @@ def asked_wait(error: BaseException, now: Callable[[], datetime] | None = None) 
 
     `now` tells the time, for a header that has a date.
     """
-    found = getattr(getattr(error, "response", None), "headers", None)
+    found = getattr(getattr(error, "response", None) or error, "headers", None)
     if isinstance(found, Mapping) or hasattr(found, "get"):
         headers: Mapping[str, str] = found  # type: ignore[assignment]
         exact = _number(headers.get("retry-after-ms"))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from eventlog.history.effective_history import END
@@ -44,6 +45,7 @@ __all__ = [
     "common_prefix",
     "digest_of",
     "models_of",
+    "rendering",
 ]
 
 RENDERER = "neutral/1"
@@ -70,6 +72,7 @@ class ModelView:
 
     __slots__ = (
         "_counting",
+        "_differs",
         "_digest",
         "_session",
         "_tokens",
@@ -95,7 +98,9 @@ class ModelView:
         counting: Counting | None = None,
         target: str = "",
         boundary: str | None = None,
+        differs: bool = False,
     ) -> None:
+        """`differs`: a hook or the caller changed it, so that no options give it again."""
         self._session = session
         self.version: int = version
         """The view is that right after this version."""
@@ -111,7 +116,7 @@ class ModelView:
         """The target that it is for, "" if no model is known (`eventlog.values.target_of`)."""
         self.boundary: str | None = boundary
         """Part of the compaction that it begins with, or None."""
-        self._counting = counting
+        self._counting, self._differs = counting, differs
         self._tokens: int | None = None
         self._digest: bytes | None = None
 
@@ -136,6 +141,7 @@ class ModelView:
         _require_session(session, options, hook)
         require_or_none(str, excluding, "the message that is left out is named by its id, a str")
         chosen = preset_named(preset) if options is None else options
+        differs = hook is not None or excluding is not None
         if at is None:
             shown = kept_view(session).shown(session.reader, chosen, excluding)
             return cls(
@@ -148,6 +154,7 @@ class ModelView:
                 counting=shown.counting,
                 target=shown.target,
                 boundary=shown.boundary,
+                differs=differs,
             )
         with session.reader.at_once():
             state, version = state_for(session, at, chosen)
@@ -161,6 +168,7 @@ class ModelView:
             offer=offer_of(state, resolve),
             target=target_named(state, chosen),
             boundary=state.in_force,
+            differs=differs,
         )
 
     @property
@@ -179,6 +187,13 @@ class ModelView:
                 self.messages, self.system, self.tools, format=self.format, shown=(self.target, self.boundary)
             )
         return self._digest
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The arguments of `Reply.step` that record this view; {} if a hook changed the view."""
+        if self._differs:
+            return {}
+        return {"view_version": self.version, "view_digest": self.digest, "render": rendering(self.options)}
 
     def explain(self, name: str) -> Explanation:
         """Return why a part or message is, or is not, in this view; `NotFoundError` if unknown."""
@@ -269,6 +284,7 @@ class LiveView:
             counting=shown.counting,
             target=shown.target,
             boundary=shown.boundary,
+            differs=message is not None or self._hook is not None,
         )
 
     def save(self) -> None:
@@ -280,6 +296,11 @@ def models_of(session: Session) -> list[Model]:
     """Return the models that the view's messages or the settings name, sorted by name."""
     require(Session, session, "a view is that of a Session")
     return kept_view(session).models(session.reader)
+
+
+def rendering(options: RenderOptions) -> Json:
+    """Return renderer and options, as the JSON that a step records."""
+    return msgspec.json.encode({"renderer": RENDERER, "options": options}, order="deterministic").decode()
 
 
 def digest_of(

@@ -100,6 +100,7 @@ VIEWS: Table = {
         lambda at, _: ModelView.of(at.wide, at.wide.version // 2), "the view of then is the history up to then"
     ),
     "ModelView.digest": constant(lambda _, view: view.digest, _view),
+    "ModelView.record": constant(lambda _, view: view.record, _view),
     "ModelView.explain": constant(lambda at, view: view.explain(f"u{at.last_turn:06}"), _view),
     "ModelView.explain, what is covered": history(lambda _, view: view.explain("u000100"), _EVERY, _view),
     "ModelView.tokens": constant(lambda _, view: view.tokens, _view),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from eventlog.errors import CallError
-from projections.view.model_view import RENDERER
+from projections.requests.forms import digest
+from projections.view.model_view import rendering
 from projections.view.options import RenderOptions
 
 if TYPE_CHECKING:
@@ -42,9 +41,17 @@ class ModelRequest(NamedTuple):
     """Messages and system prompt in that form, or None; see `body`."""
 
     @property
-    def render(self) -> str:
-        """Renderer and options, as the JSON that a step records."""
-        return msgspec.json.encode({"renderer": RENDERER, "options": self.options}, order="deterministic").decode()
+    def record(self) -> dict[str, Any]:
+        """The arguments of `Reply.step` that record this request."""
+        return {
+            "view_version": self.version,
+            "view_digest": self.digest,
+            "render": rendering(self.options),
+            "counted": self.counted,
+            "patch": self.patch,
+            "form": None if self.form is None else self.form.record,
+            "body_digest": None if self.formed is None else digest(self.formed),
+        }
 
     @property
     def body(self) -> dict[str, Any]:

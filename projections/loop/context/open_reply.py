@@ -1,4 +1,4 @@
-"""The reply that a window opens, to be filled, and the step that it begins."""
+"""The reply that a window opens, to be filled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from eventlog.errors import NotFoundError, RefusedError
 from eventlog.session.subsessions import stop_subsessions
-from projections.requests.forms import digest
 
 if TYPE_CHECKING:
     from eventlog.session.reply import Reply
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from projections.loop.context.model_request import ModelRequest
     from projections.loop.context.window_state import WindowState
 
-__all__ = ["begin_step", "open_reply", "require_no_reply"]
+__all__ = ["open_reply", "require_no_reply"]
 
 
 def require_no_reply(session: Session, state: WindowState) -> None:
@@ -54,18 +53,3 @@ def open_reply(
     reply.begin()
     state.open_reply = reply
     return reply
-
-
-def begin_step(reply: Reply, request: ModelRequest, *, snapshot: str | None, endpoint: str) -> None:
-    """Record the request that a reply answers; the options are those of `Reply.step`."""
-    reply.step(
-        view_version=request.version,
-        view_digest=request.digest,
-        render=request.render,
-        snapshot=snapshot,
-        counted=request.counted,
-        patch=request.patch,
-        endpoint=endpoint,
-        form=None if request.form is None else request.form.record,
-        body_digest=None if request.formed is None else digest(request.formed),
-    )

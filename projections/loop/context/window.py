@@ -19,7 +19,7 @@ from eventlog.values import Limits, Model
 from projections.loop.context.background_summary import in_background
 from projections.loop.context.compaction_run import CompactionResult, CompactionRun
 from projections.loop.context.offered_tools import OfferedTools
-from projections.loop.context.open_reply import begin_step, open_reply, require_no_reply
+from projections.loop.context.open_reply import open_reply, require_no_reply
 from projections.loop.context.refused_request import close_open_reply
 from projections.loop.context.running_call import RunningCall, fail, start_call, succeed
 from projections.loop.context.running_task import RunningTask, begin_subtask, begin_task
@@ -219,7 +219,7 @@ class ContextWindow:
         self._tools.record(self.state)
         request = self.state.request(step).in_form(form)
         reply = open_reply(self.session, self.state, step.reply_to, request, model or self.state.model, agent=agent)
-        begin_step(reply, request, snapshot=snapshot, endpoint=self.state.endpoint)
+        reply.step(snapshot=snapshot, endpoint=self.state.endpoint, **request.record)
         return reply, request
 
     def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], str]) -> None:

@@ -42,6 +42,15 @@ def test_callers_bring_their_own_ids_and_find_things_by_them(engine: Engine) -> 
             found.user("x", id="é" * 129)
 
 
+def test_a_lost_race_for_an_id_is_an_answer_and_no_fault(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """A log that operators read has no warning where two workers begin one session."""
+    with engine.open() as store:
+        store.create_session(id="s")
+        with pytest.raises(AlreadyExistsError):
+            store.create_session(id="s")
+    assert "append" not in caplog.text
+
+
 def test_one_session_has_one_handle_in_a_store(store: Store) -> None:
     """A session asked for twice is one handle, so its threads share one order."""
     session = store.create_session()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from email.message import Message
 from types import SimpleNamespace
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -192,6 +194,14 @@ def test_the_wait_that_is_asked_for_is_read(headers: dict[str, str], text: str, 
     """From headers, in seconds, milliseconds or as a date, and from the words of the error."""
     error = ClientError(text, headers, status_code=429)
     assert asked_wait(error, lambda: datetime(2026, 1, 1, tzinfo=UTC)) == seconds
+
+
+def test_an_error_that_is_the_answer_itself_has_the_headers() -> None:
+    """The standard library's error has no `response`, and a status and headers of its own."""
+    headers = Message()
+    headers["Retry-After"] = "7"
+    error = HTTPError("https://provider.test", 429, "Too Many Requests", headers, None)
+    assert (asked_wait(error), status_of(error), refusal_kind(error)) == (7.0, 429, "rate")
 
 
 def test_an_error_without_an_answer_asks_for_no_wait() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from eventlog import AsyncSession
 from eventlog import events as ev
 from eventlog.errors import NotFoundError, RequestTooLargeError
 from eventlog.importers import import_file
@@ -22,7 +24,7 @@ from projections.loop.decision.steps import CallModel, RunTools
 from projections.reports.audit import AuditedStep, audit, audited_step
 from projections.reports.timeline import timeline
 from projections.reports.view_diff import diff
-from projections.view.model_view import ModelView
+from projections.view.model_view import LiveView, ModelView
 from projections.view.neutral import NeutralMessage, Text
 from projections.window.compaction.record import SUMMARY_RENDERER
 from projections.window.compaction.request import GOES_ON, SummaryRequest
@@ -234,6 +236,51 @@ def test_another_renderer_is_unknown_and_named(store: Store) -> None:
     (step,) = audit(session)
     assert (step.verdict, step.renderer) == ("unknown", "neutral/0")
     assert "neutral/0" in step.reason
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("sent", ["view", "preset", "earlier", "live", "hook", "excluding", "version", "none"])
+def test_a_filled_reply_that_names_its_view_can_be_audited(store: Store, sent: str, is_async: bool) -> None:
+    """By `view=` any loop leaves a digest, unless no options give that view again."""
+    session = store.create_session()
+    session.set_system_prompt("You help.")
+    first = session.user("Hello")
+    before = session.version
+    session.user("there")
+    views: dict[str, Callable[[], ModelView | int | None]] = {
+        "view": lambda: ModelView.of(session),
+        "preset": lambda: ModelView.of(session, preset="opencode-1.18"),
+        "earlier": lambda: ModelView.of(session, at=before),
+        "live": lambda: LiveView(session).view,
+        "hook": lambda: ModelView.of(session, hook=lambda segments: [*segments, "It rains"]),
+        "excluding": lambda: LiveView(session).excluding(first),
+        "version": lambda: session.version,
+        "none": lambda: None,
+    }
+    view = views[sent]()
+
+    async def answer() -> None:
+        async with AsyncSession(session).assistant(model="p/m", view=view) as reply:
+            await reply.fill({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]})
+
+    if is_async:
+        asyncio.run(answer())
+    else:
+        with session.assistant(model="p/m", view=view) as reply:
+            reply.fill(chunks("Hi", 0, 10))
+    assert verdicts(session) == ["match" if sent in {"view", "preset", "earlier", "live"} else "unknown"]
+
+
+def test_the_second_model_call_of_a_reply_has_no_digest_of_the_first(store: Store) -> None:
+    """A reply's view is that of its first model call; of the next one nothing is known."""
+    session = store.create_session()
+    session.user("Hello")
+    with session.assistant(model="p/m", view=ModelView.of(session)) as reply:
+        (call,) = reply.fill(chunks("", 1, 10)).calls
+        call.start({})
+        call.succeed("done")
+        reply.fill(chunks("Hi", 0, 10))
+    assert verdicts(session) == ["match", "unknown"]
 
 
 def test_a_redacted_part_makes_its_steps_redacted(store: Store) -> None:

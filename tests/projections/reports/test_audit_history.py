@@ -17,7 +17,6 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Content, File, Text
 from projections.conversation.state import Conversation
-from projections.loop.context import model_request
 from projections.reports import audit as auditing
 from projections.reports.audit import AuditedStep, audit
 from projections.requests.openai import chat_messages
@@ -152,8 +151,7 @@ def test_a_changed_renderer_rebuilds_old_steps_as_they_were_sent(store: Store, m
     old = verdicts(session)
     assert set(old) == {"match"}
     monkeypatch.setitem(auditing.RENDERERS, "neutral/2", Later)
-    for module in (model_view, model_request):
-        monkeypatch.setattr(module, "RENDERER", "neutral/2")
+    monkeypatch.setattr(model_view, "RENDERER", "neutral/2")
     monkeypatch.setattr(followed_view, "Assembly", Later)
     session.user("One more. " * 50)
     work(session, 4)

@@ -59,8 +59,7 @@ class FactArchive:
             self._cold[message] = encode_row(row)
             self._messages.update(dict.fromkeys(facts.parts, message))
             for key in (message, *facts.parts):
-                if self.is_greatest(key):
-                    self.greatest[len(key)] = key
+                self.greatest[len(key)] = max(key, self.greatest.get(len(key), ""))
 
     def is_greatest(self, key: str) -> bool:
         """Whether an id is greater than all archived ones of its length: so it is none of them."""

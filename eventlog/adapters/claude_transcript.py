@@ -190,7 +190,8 @@ class _Mapping(ClaudeCodeMapping):
             to.conversation.supersede()
 
     def early(self, record: dict[str, Any]) -> list[dict[str, Any]]:
-        found = self.results.get(uuid_of(record), ())
+        if not (found := self.results.get(uuid_of(record))):
+            return []
         told = [self._entries[uuid] for uuid in found if uuid in self._entries]
         numbers = (self._uuids.number(uuid) for uuid in found if uuid not in self._entries)
         stored = self.read_stored([number for number in numbers if number is not None])

@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Any, Protocol, cast
 
 from eventlog.errors import CallError
+from eventlog.importers.common.json_lines import OBJECT
 from eventlog.records.json_value import require_value
 from eventlog.validation import a_kind
 
@@ -82,7 +83,7 @@ def shown_in(record: Any) -> Any:
 
 
 def _is_packed(record: Any) -> bool:
-    return isinstance(record, dict) and len(cast("dict[str, Any]", record)) == len(_KEYS) and record.keys() == _KEYS
+    return isinstance(record, OBJECT) and bool(record.keys() == _KEYS)
 
 
 # -- what is shown ---------------------------------------------------------------------------------

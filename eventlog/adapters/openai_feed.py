@@ -66,8 +66,7 @@ class ItemFeed(FrameworkFeed):
         if (run := self._running()) is not None:
             run.own.update(numbers)
         with suppress(NotFoundError), self._lock:  # cleared elsewhere, once they were stored
-            before = self.path(numbers[0], newest=2)[:-1]
-            self._own[before[0] if before else 0] = numbers[-1]
+            self._own[self._newest(numbers[0] - 1)] = numbers[-1]
             while self._seen in self._own:  # no other worker wrote between them
                 self._seen = self._own.pop(self._seen)
 

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -45,7 +45,8 @@ async def settled(command: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     if _in_trio():
         result: T = await sys.modules["trio"].to_thread.run_sync(partial(command, *args, **kwargs))
         return result
-    task = asyncio.ensure_future(asyncio.to_thread(command, *args, **kwargs))
+    run = partial(copy_context().run, command, *args, **kwargs)
+    task = asyncio.get_running_loop().run_in_executor(None, run)  # no task of its own, which a loop's end cancels
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

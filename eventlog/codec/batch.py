@@ -27,12 +27,13 @@ from eventlog.codec.payload import is_encrypted
 from eventlog.codec.surrogates import escape, map_text, unescape
 from eventlog.codec.upcast import upcast
 from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError, UnknownEventError
-from eventlog.events import SCHEMA, Base, Event
+from eventlog.events import SCHEMA, Base, Event, ValuePut
 
 __all__ = [
     "KINDS",
     "Entry",
     "Item",
+    "PutEntry",
     "batch_of",
     "decode",
     "decode_value",
@@ -52,6 +53,13 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
 
     after: int
     event: Event
+
+
+class PutEntry(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
+    """An entry that puts a value: its decoder is made without a look at all other events."""
+
+    after: int
+    event: ValuePut
 
 
 class _Split(msgspec.Struct, array_like=True, gc=False):
@@ -202,9 +210,10 @@ def tags_in(payload: bytes) -> list[str]:
     return [entry.event.tag for entry in batch.entries] if batch.schema == SCHEMA and not batch.escaped else []
 
 
-def entry_decoder() -> Callable[[msgspec.Raw], Entry]:
-    """Return what decodes one entry of `split` that is no run."""
-    return _decoder(Entry).decode
+@cache
+def entry_decoder(kind: type = Entry) -> Callable[[msgspec.Raw], Any]:
+    """Return what decodes one entry of `split` that is no run; `kind` is a narrower `Entry`."""
+    return _decoder(kind).decode
 
 
 def decode(payload: bytes) -> Batch:

@@ -222,10 +222,10 @@ def _one_by_one(commit: Commit) -> Sequence[Any]:
 class _Entries(Sequence[Any]):
     """The entries of a commit, each decoded when it is asked for."""
 
-    def __init__(self, commit: Commit, pieces: Sequence[Any]) -> None:
+    def __init__(self, commit: Commit, pieces: Sequence[Any], kind: type) -> None:
         self._commit = commit
         self._pieces = pieces
-        self._decode = entry_decoder()
+        self._decode = entry_decoder(kind)
 
     def __len__(self) -> int:
         return len(self._pieces)
@@ -239,14 +239,14 @@ class _Entries(Sequence[Any]):
             return _one_by_one(self._commit)[index]
 
 
-def entries_of(commit: Commit) -> Sequence[Any]:
+def entries_of(commit: Commit, kind: type = Entry) -> Sequence[Any]:
     """Return an entry for each event of a commit; none if it was erased.
 
     Only those that are asked for are decoded, unless it has runs of deltas, escaped texts or an
-    older schema.
+    older schema. `kind` is what most that are asked for will be.
     """
     pieces = split(commit.payload)
-    return _Entries(commit, pieces) if len(pieces) == commit.count else _one_by_one(commit)
+    return _Entries(commit, pieces, kind) if len(pieces) == commit.count else _one_by_one(commit)
 
 
 def events_of_kinds(commit: Commit, kinds: tuple[type[Base], ...]) -> Iterator[tuple[int, Any]]:

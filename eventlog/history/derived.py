@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ __all__ = ["WINDOW", "LostRowError", "decoded", "found", "store", "windows"]
 WINDOW = 1024
 """Versions of a row."""
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -42,13 +43,13 @@ def decoded(decode: Callable[[bytes], T], row: bytes | None) -> T:
         raise LostRowError from None
 
 
-def found(look: Callable[[], T], make_anew: Callable[[], object]) -> T:
+def found(look: Callable[P, T], make_anew: Callable[[], object], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return what `look` returns; if it meets a lost row, once the rows are made anew."""
     try:
-        return look()
+        return look(*args, **kwargs)
     except LostRowError:
         make_anew()
-        return look()
+        return look(*args, **kwargs)
 
 
 def store(rows: BodyStore, items: Sequence[tuple[bytes, bytes | None]]) -> bool:

@@ -18,6 +18,7 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.append.backoff import Backoff
+from eventlog.codec.batch import PutEntry
 from eventlog.codec.decoded import entries_of
 from eventlog.codec.large_texts import to_content, to_data
 from eventlog.errors import CallError, ConflictError, DamagedError
@@ -28,6 +29,7 @@ from eventlog.history.effective_history import END
 from eventlog.history.value_index import ValueIndex
 from eventlog.ids import check_key
 from eventlog.validation import require, require_or_none, require_version
+from eventlog.values import Body
 
 if TYPE_CHECKING:
     from eventlog.history.effective_history import StreamRange
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StoredValue", "Values", "value_event"]
 
-FIRST, TOGETHER = 8, 256
+FIRST, TOGETHER = 8, 512
 """Values whose events are read together: the first ones, and at most."""
 
 
@@ -172,7 +174,7 @@ class Values:
                     yield stored
             if len(found) != limit:
                 return
-            limit = min(2 * limit, TOGETHER)
+            limit = min(4 * limit, TOGETHER)
             found = self._listed(prefix, _key_of(found[-1][0]), limit, version)
 
     def _events(self, places: Sequence[tuple[StreamRange, Change]]) -> dict[tuple[str, int], ev.ValuePut]:
@@ -181,7 +183,7 @@ class Values:
         for session in {stream.session for stream, _ in places}:
             versions = sorted(change.version for stream, change in places if stream.session == session)
             for commit, held in commits_with(self._executor.host.log, session, versions):
-                entries = entries_of(commit)
+                entries = entries_of(commit, PutEntry)
                 for version in held if entries else ():
                     event = entries[version - commit.first].event
                     if isinstance(event, ev.ValuePut):
@@ -235,10 +237,10 @@ class Values:
         return self._value(event, stream)
 
     def _value(self, event: ev.ValuePut, stream: StreamRange) -> str | bytes | None:
-        host = self._executor.host
-        if event.text is not None:
-            return host.text(event.text, stream.session)
-        return None if event.data is None else host.data(event.data, stream.session)
+        text, data, host = event.text, event.data, self._executor.host
+        if isinstance(text, Body):
+            return host.text(text, stream.session)
+        return host.data(data, stream.session) if isinstance(data, Body) else data if text is None else text
 
     # -- appending ---------------------------------------------------------------------------------
 

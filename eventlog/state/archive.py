@@ -6,8 +6,8 @@
 * The others lie in stored rows (`stored_facts.py`), which are read one by one when an id is asked
   for. A checkpoint adds the cold ones there.
 * A message that was restored and changed is archived again; the newest row of its id counts.
-* The greatest ids of a message and of a part are known: one comparison shows that an id which grows
-  with time is new.
+* The greatest id of each length is known: one comparison shows that an id which grows with time is
+  new, also beside ids of another program.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ __all__ = ["FactArchive"]
 class FactArchive:
     """The archived facts of one session.  Not safe across threads: its owner has a lock."""
 
-    __slots__ = ("_cold", "_grown", "_messages", "_modulus", "greatest_message", "greatest_part", "stored")
+    __slots__ = ("_cold", "_grown", "_messages", "_modulus", "greatest", "stored")
 
     def __init__(self, stored: StoredFacts | None = None, modulus: int = 0) -> None:
         self.stored = stored
         """The rows stored before, None if there are none."""
         self._modulus = modulus or new_modulus()
         """That of the session's own stored archive, if it has one."""
-        self.greatest_message: str = ""
-        """No message has a greater id."""
-        self.greatest_part: str = ""
+        self.greatest: dict[int, str] = {}
+        """No message or part has a greater id of the same length."""
         self._grown: StoredArchive | None = None
         """The archive that `growth` returned last."""
         self._cold: dict[str, bytes] = {}
@@ -58,17 +57,20 @@ class FactArchive:
         for row in rows:
             message, facts = row
             self._cold[message] = encode_row(row)
-            self.greatest_message = max(self.greatest_message, message)
-            for part in facts.parts:
-                self._messages[part] = message
-                self.greatest_part = max(self.greatest_part, part)
+            self._messages.update(dict.fromkeys(facts.parts, message))
+            for key in (message, *facts.parts):
+                self.greatest[len(key)] = max(key, self.greatest.get(len(key), ""))
+
+    def is_greatest(self, key: str) -> bool:
+        """Whether an id is greater than all archived ones of its length: so it is none of them."""
+        return key > self.greatest.get(len(key), "")
 
     def find(self, key: str) -> Row | None:
         """Find the message of this id, or with a part of this id, as it was archived last.
 
         The caller may change the row.
         """
-        return found(lambda: self._find(key), self._rebuild)
+        return found(self._find, self._rebuild, key)
 
     def growth(self, session: str) -> Growth:
         """Return what a checkpoint of a session stores, so that all of the archive is stored."""

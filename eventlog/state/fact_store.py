@@ -103,21 +103,21 @@ class FactStore:
 
     def archived_message(self, message: str) -> MessageFacts | None:
         """A message that is not hot, brought back from the archive; None if it is not there."""
-        if not self.archive:
-            return None
-        with self.lock:
-            if message not in self.hot_messages:
-                self._restore(message)
-            return self.hot_messages.get(message)
+        return self._brought_back(self.hot_messages, message)
 
     def archived_part(self, part: str) -> PartFacts | None:
         """A part that is not hot, brought back with its message; None if it is not there."""
+        return self._brought_back(self.hot_parts, part)
+
+    def _brought_back(self, hot: dict[str, F], key: str) -> F | None:
         if not self.archive:
             return None
         with self.lock:
-            if part not in self.hot_parts:
-                self._restore(part)
-            return self.hot_parts.get(part)
+            row = None if key in hot else self.archive.find(key)
+            if row is not None and row[0] not in self.hot_messages:
+                self.insert(*row)
+                self._restored[row[0]] = row[1].newest()
+            return hot.get(key)
 
     def all_messages(self) -> Iterator[tuple[str, MessageFacts]]:
         """Every message, the archived ones first."""
@@ -136,10 +136,3 @@ class FactStore:
         del self.hot_messages[name]
         for part in facts.parts:
             del self.hot_parts[part]
-
-    def _restore(self, key: str) -> None:
-        """Bring back the archived message that has this id, or a part of this id."""
-        row = self.archive.find(key)
-        if row is not None and row[0] not in self.hot_messages:
-            self.insert(*row)
-            self._restored[row[0]] = row[1].newest()

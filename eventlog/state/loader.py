@@ -28,7 +28,7 @@ from eventlog.state.version_log import Entry, VersionLog
 
 __all__ = ["STATE", "LogRows", "apply_spans", "load_state", "newest_state", "save_state", "wrong_checkpoints"]
 
-STATE = "state 10"
+STATE = "state 11"
 """Kind of the checkpoints; the number is that of the format and its meaning."""
 UNDO_ENTRIES = 4096
 """Undo entries retained while committed events are applied.

@@ -136,13 +136,13 @@ class State:
         """Whether a message was ever added under this id, effective or not."""
         if message in self.hot_messages:
             return True
-        return message <= self.facts.archive.greatest_message and self.facts.archived_message(message) is not None
+        return not self.facts.archive.is_greatest(message) and self.facts.archived_message(message) is not None
 
     def has_part(self, part: str) -> bool:
         """Whether a part was ever added under this id, effective or not."""
         if part in self.hot_parts:
             return True
-        return part <= self.facts.archive.greatest_part and self.facts.archived_part(part) is not None
+        return not self.facts.archive.is_greatest(part) and self.facts.archived_part(part) is not None
 
     def status(self, facts: PartFacts) -> str:
         """The effective state of a part."""

@@ -31,8 +31,7 @@ LOGS = ("opens", "users", "counts", "removals", "files", "asks", "tools")
 class ArchiveSummary(msgspec.Struct, array_like=True):
     """Where a checkpoint has its archive."""
 
-    greatest_message: str
-    greatest_part: str
+    greatest: dict[int, str]
     inherited: list[Source]
     own: StoredArchive
 
@@ -76,7 +75,7 @@ def encode_state(state: State, session: str, stored: StoredRows) -> Encoded:
         if archive:
             growth = archive.growth(session)
             inherited = [] if archive.stored is None else archive.stored.inherited(session)
-            summary = ArchiveSummary(archive.greatest_message, archive.greatest_part, inherited, growth.archive)
+            summary = ArchiveSummary(archive.greatest, inherited, growth.archive)
             if growth.is_whole:  # other rows are of an archive that was lost, or of another handle
                 others = set(stored.numbers(session, FACTS)) - {number for number, _ in growth.rows}
                 rows += ((FACTS, number, None) for number in others)
@@ -137,7 +136,7 @@ def decode_state(data: bytes, rows: StoredRows, session: str, upto: int | None =
         state.facts.insert(name, facts)
     if summary is not None:
         archive = state.facts.archive = FactArchive(StoredFacts(rows, sources, summary.own), modulus)
-        archive.greatest_message, archive.greatest_part = summary.greatest_message, summary.greatest_part
+        archive.greatest = summary.greatest
     if state.version < stored.version:
         state.last_message = _last_message(state)
     return state

@@ -208,7 +208,7 @@ class StoredFacts:
         `hashed` is the hash of the id with `modulus`. The caller may change the row.
         `LostRowError` if stored rows cannot be read.
         """
-        return found(lambda: self._find(key, hashed, modulus), self._streams.clear)  # if another handle merged runs
+        return found(self._find, self._streams.clear, key, hashed, modulus)  # if another handle merged runs
 
     def __iter__(self) -> Iterator[Row]:
         """The newest facts of every message; `LostRowError` if stored rows cannot be read."""

@@ -152,7 +152,7 @@ class VersionLog:
                     return
 
     def _entries(self, place: int) -> Sequence[Entry]:
-        return found(lambda: self._unpack(place), self._rebuild)
+        return found(self._unpack, self._rebuild, place)
 
     def _unpack(self, place: int) -> list[Entry]:
         older = self.older[place]

@@ -200,22 +200,20 @@ class EverdeltaStore(BaseStore):
     def _found(self, shelf: Shelf, op: SearchOp, now: int) -> list[_Found]:
         """Return what a search finds, in the order of namespaces and keys."""
         found: list[_Found] = []
-        for one in self._below(shelf, op.namespace_prefix):
-            if len(found) >= op.offset + op.limit:
-                break
-            if not one.kept.is_over(now):
-                value: Any = value_of(parsed(one.kept.value)) if op.filter else None
-                if all(is_found(value.get(name), wanted) for name, wanted in (op.filter or {}).items()):
-                    found.append(one)
-        return found[op.offset :]
-
-    @staticmethod
-    def _below(shelf: Shelf, namespace: tuple[str, ...]) -> Iterator[_Found]:
+        namespace, depth, most = op.namespace_prefix, len(op.namespace_prefix), op.offset + op.limit
         for value in shelf.values.items(prefix_of(namespace)):
+            if len(found) >= most:
+                break
             kept = decode(bytes_of(value.value))
-            labels, key = kept.place or place_in(value.key) or ((), "")
-            if labels[: len(namespace)] == namespace:
-                yield _Found((labels, key), kept, value.revision)
+            place = kept.place or place_in(value.key) or ((), "")
+            if place[0][:depth] != namespace or kept.is_over(now):
+                continue
+            if op.filter:
+                held: Any = value_of(parsed(kept.value))
+                if not all(is_found(held.get(name), wanted) for name, wanted in op.filter.items()):
+                    continue
+            found.append(_Found(place, kept, value.revision))
+        return found[op.offset :]
 
     def _namespaces(self, shelf: Shelf, op: ListNamespacesOp, now: int) -> list[tuple[str, ...]]:
         """Return the namespaces that have items; of each the value of one that is kept is read."""
@@ -282,11 +280,7 @@ def _is_listed(namespace: tuple[str, ...], op: ListNamespacesOp) -> bool:
 
 
 def _fields(found: _Found) -> dict[str, Any]:
-    place, kept, _ = found
-    return {
-        "namespace": place[0],
-        "key": place[1],
-        "value": value_of(parsed(kept.value)),
-        "created_at": time_of(kept.created),
-        "updated_at": time_of(kept.updated),
-    }
+    (namespace, key), kept, _ = found
+    value, created = value_of(parsed(kept.value)), time_of(kept.created)
+    updated = created if kept.updated == kept.created else time_of(kept.updated)
+    return {"namespace": namespace, "key": key, "value": value, "created_at": created, "updated_at": updated}

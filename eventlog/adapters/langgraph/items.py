@@ -97,9 +97,8 @@ def key_in(namespace: tuple[str, ...], key: str) -> str:
 
 def place_in(name: str) -> Place | None:
     """Return the place of an item by its key on the shelf, None if the key does not say."""
-    if len(name.encode("utf-8", "surrogatepass")) > LONGEST:
-        return None
-    return _place_of(name)
+    is_cut = len(name) > LONGEST or not (name.isascii() or len(name.encode("utf-8", "surrogatepass")) <= LONGEST)
+    return None if is_cut else _place_of(name)
 
 
 def _place_of(name: str) -> Place:

@@ -300,7 +300,7 @@ def test_few_records_of_a_large_append_are_read_alone(store: Store, monkeypatch:
     told = [{"kind": "user", "text": f"told {place} " * 50} for place in range(500)]
     numbers = feed.add(told)
     decodes = Mock(wraps=entry_decoder())
-    monkeypatch.setattr("eventlog.codec.decoded.entry_decoder", lambda: decodes)
+    monkeypatch.setattr("eventlog.codec.decoded.entry_decoder", Mock(return_value=decodes))
     assert feed.read(numbers[-3:]) == told[-3:]
     assert 3 <= decodes.call_count < 20
     with pytest.raises(NotFoundError):

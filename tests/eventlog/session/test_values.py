@@ -273,7 +273,7 @@ def test_one_value_of_a_large_append_is_read_alone(engine: Engine, monkeypatch: 
         for number in range(2000):
             session.values.put(f"{number:04}", f"{number}" * 100)
     decodes = Mock(wraps=entry_decoder())
-    monkeypatch.setattr("eventlog.codec.decoded.entry_decoder", lambda: decodes)
+    monkeypatch.setattr("eventlog.codec.decoded.entry_decoder", Mock(return_value=decodes))
     monkeypatch.setattr("eventlog.codec.decoded.decode_sized", None)
     assert session.values.get("1000") == StoredValue("1000", "1000" * 100, session.values.revision("1000"))
     assert decodes.call_count == 1

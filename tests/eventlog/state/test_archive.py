@@ -221,6 +221,19 @@ def test_ids_of_one_hash_are_told_apart() -> None:
         assert sorted(again) == sorted([*(row for row in found if row[0] != "m5"), newer])
 
 
+def test_an_id_that_grows_is_new_beside_ids_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id greater than all of its length is new without a look, also below a shorter one."""
+    state = State()
+    state.version = 1_000
+    state.facts.archive.add([*messages(10), *((f"a-{n}", MessageFacts(n, True, False, {})) for n in range(10, 20))])
+    opened = kept(state)
+    with monkeypatch.context() as patch:
+        patch.setattr(FactArchive, "find", None)
+        assert not any(one.has_message("a-20") or one.has_part("a-20:0") for one in (state, opened))
+    assert all(one.has_message("a-15") and one.has_part("p9") and one.has_message("m9") for one in (state, opened))
+    assert not any(one.has_message("a-05") for one in (state, opened))
+
+
 def test_call_ids_may_be_any_text() -> None:
     """A call id with lone surrogates is archived exactly and found again."""
     packed = FactArchive()

@@ -66,7 +66,7 @@ def _targets(results: Sequence[Result]) -> str:
     lines += ["", "| missed | against | ratio | target |", "|---|---|---|---|"]
     for result in missed:
         figure, target = figures[result.id], str(result.target).replace("<=", "≤").replace(">=", "≥")
-        lines.append(f"| {figure.title} | {figure.against} | {number(result.ratio)} | {target} |")
+        lines.append(f"| {figure.title} | {figure.against} | {number(result.ratio or 0)} | {target} |")
     return "\n".join(lines) if judged else ""
 
 

@@ -8,6 +8,7 @@ from eventlog.events.base import Base
 from eventlog.values import Attachment, Content, Json, MessageError, Model, PartKind, Truncation, Usage
 
 __all__ = [
+    "CORRECTION",
     "AssistantMessageStarted",
     "CallAnswered",
     "CallAsked",
@@ -261,10 +262,15 @@ class StepFinished(Base, frozen=True, array_like=True, tag="bf"):
     snapshot: str | None = None
 
 
+CORRECTION = "correction"
+"""Purpose of a usage that adds to what was recorded for a call before."""
+
+
 class UsageRecorded(Base, frozen=True, array_like=True, tag="us"):
     """Cost of a model call, failed calls and titles included.  Never undone.
 
-    `step` is the step-finish part it belongs to, if any.
+    `step` is the step-finish part it belongs to, if any. `purpose` is "turn", "summary", "title", a
+    program's word, or `CORRECTION`: then `usage` is no call, but what one had more.
     """
 
     usage: Usage
@@ -278,7 +284,5 @@ class UsageRecorded(Base, frozen=True, array_like=True, tag="us"):
 
     @property
     def more(self) -> bool:
-        """Whether the tokens are of a call recorded before: of a step, and none was read."""
-        tokens = self.usage.tokens
-        read = tokens.input or tokens.cache_read or tokens.cache_write or tokens.total
-        return self.step is not None and not read and tokens.output != 0
+        """Whether the usage adds to a call that was recorded before."""
+        return self.purpose == CORRECTION

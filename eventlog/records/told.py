@@ -257,14 +257,14 @@ class ToldConversation(Conversation):
             self._finishes[answer.id] = name
         return name
 
-    def usage(self, time: int, usage: Usage, *, failed: bool = False) -> None:
+    def usage(self, time: int, usage: Usage, *, failed: bool = False, purpose: str = "turn") -> None:
         """Record the usage of the newest answer."""
         answer = self.latest
         if answer is None:
-            super().usage(time, usage, failed=failed)
+            super().usage(time, usage, failed=failed, purpose=purpose)
         else:
             step = self._finish_id(answer)
-            self.add(time, ev.UsageRecorded(usage, answer.id, step, answer.model, failed=failed))
+            self.add(time, ev.UsageRecorded(usage, answer.id, step, answer.model, purpose, failed))
 
     def remove(self, time: int, message: str) -> bool:
         """Take a finished message out of the conversation; False if there is none of this id."""

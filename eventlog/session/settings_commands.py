@@ -74,8 +74,9 @@ class SettingsCommands:
 
         `catalogue` is the date of the prices from which the caller computed the cost. Without a
         cost, the store's `prices` are asked. `message` and `step` are the ids of the reply and the
-        step-start part, `model` is the one that was called. `purpose` is "turn", "summary", "title"
-        or the program's word; `failed` says that no answer came.
+        step-start part, `model` is the one that was called. `purpose` is "turn", "summary",
+        "title", "correction" (`usage` adds to a call that was recorded) or the program's word;
+        `failed` says that no answer came.
         """
         named = model_of(model)
         usage, catalogue = self.executor.host.priced(usage, named, catalogue)

@@ -41,6 +41,7 @@ from eventlog.importers.common.conversation_parts import (
     OpenCall,
     UserPart,
     added,
+    purpose_of,
 )
 from eventlog.importers.common.importer import bounded_id
 from eventlog.importers.common.json_lines import OBJECT, dump, is_array, is_object
@@ -338,7 +339,7 @@ def _spend(answer: OpenAnswer, usage: object, cost: object, to: RecordBuilder) -
     now = Usage(tokens, before.cost if spent is None else spent)
     more = added(before, now)
     if more is not None:
-        to.usage(more)
+        to.conversation.usage(to.time, more, purpose=purpose_of(before))
         answer.usage = now
 
 

@@ -216,14 +216,14 @@ class Conversation:
         self.report.parts += 1
         return answer
 
-    def usage(self, time: int, usage: Usage, *, failed: bool = False) -> None:
+    def usage(self, time: int, usage: Usage, *, failed: bool = False, purpose: str = "turn") -> None:
         """Record the usage of the newest answer."""
         answer = self.latest
         if answer is None:
-            self.add(time, ev.UsageRecorded(usage, failed=failed))
+            self.add(time, ev.UsageRecorded(usage, purpose=purpose, failed=failed))
             return
         step = own_id(answer.id, "finish")
-        self.add(time, ev.UsageRecorded(usage, answer.id, step, answer.model, failed=failed))
+        self.add(time, ev.UsageRecorded(usage, answer.id, step, answer.model, purpose, failed))
 
     # -- calls ---------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from eventlog.events.message import CORRECTION
 from eventlog.values import Attachment, File, Json, MessageError, Model, Text, Tokens, Usage
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "OpenCall",
     "UserPart",
     "added",
+    "purpose_of",
 ]
 
 ABORTED = MessageError("aborted", "interrupted by the user")
@@ -107,6 +109,11 @@ class OpenCall(msgspec.Struct, eq=False):
     tool: str
     input: str
     result: CallResult | None = None
+
+
+def purpose_of(before: Usage) -> str:
+    """Return the purpose of a usage that adds to `before`: of a turn, or a correction of one."""
+    return "turn" if before == Usage(Tokens()) else CORRECTION
 
 
 def added(before: Usage, now: Usage) -> Usage | None:

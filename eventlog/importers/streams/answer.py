@@ -8,7 +8,7 @@ open, as in a live answer; so does a message whose stream breaks off. Nothing el
 from __future__ import annotations
 
 from eventlog import events as ev
-from eventlog.importers.common.conversation_parts import added
+from eventlog.importers.common.conversation_parts import added, purpose_of
 from eventlog.importers.common.importer import Report, own_id
 from eventlog.importers.streams.session import StreamSession
 from eventlog.streams.answer import API, AnswerReader
@@ -270,6 +270,7 @@ class ImportedAnswer:
         usage, self._usage = self._usage, None
         more = None if usage is None else added(self._recorded, usage)
         if usage is not None and more is not None:
+            purpose = purpose_of(self._recorded)
             self._recorded = usage
             step = own_id(self.message, "finish")
-            self.session.add(ev.UsageRecorded(more, self.message, step, self._model, failed=failed))
+            self.session.add(ev.UsageRecorded(more, self.message, step, self._model, purpose, failed))

@@ -93,7 +93,11 @@ def test_a_call_whose_usage_is_told_in_pieces_is_one_call(store: Store, tmp_path
     assert own.tokens == Tokens(8, 79, 0, 40, 0, 127)
     assert day.tokens.output == 79
     session.record_usage(Usage(Tokens(0, 5)), model="p/m")
-    assert store.info(session.id).calls == 2  # of no step: a call of its own
+    assert store.info(session.id).calls == 2
+    with session.assistant("p/m") as reply:  # of a provider that tells no input
+        reply.step()
+        reply.finish("stop", usage=Usage(Tokens(0, 5)))
+    assert store.info(session.id).calls == 3
 
 
 def test_a_price_is_stored_with_its_catalogues_date_and_never_computed_again(tmp_path: Path) -> None:

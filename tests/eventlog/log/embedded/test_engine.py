@@ -485,10 +485,16 @@ def test_folding_outlives_what_the_system_refuses(
     log = open_log(tmp_path / "s", io=io, fold_bytes=4096, journal_bytes=8 << 10, busy_timeout=60.0)
     put(log)
     io.refused[refused] = EIO
-    deadline = time.monotonic() + 30
-    while not io.met and time.monotonic() < deadline:
+
+    def allow() -> None:
+        deadline = time.monotonic() + 30
+        while not io.met and time.monotonic() < deadline:
+            time.sleep(1e-3)
+        io.refused.clear()
+
+    threading.Thread(target=allow).start()  # an append may wait for a fold that makes room
+    while io.refused:
         log.submit(Append(session="s", payload=bytes(1000), count=1, time=1)).wait(30)
-    io.refused.clear()
     for _ in range(150):  # more than the limit of unfolded commits
         log.submit(Append(session="s", payload=bytes(1000), count=1, time=1)).wait(30)
     assert "folding failed" in caplog.text

@@ -73,6 +73,7 @@ _DAMAGE = (
     lmdb.VersionMismatchError,
     lmdb.IncompatibleError,
     lmdb.CursorFullError,
+    lmdb.BadTxnError,  # after one of the others in the same transaction
 )
 """LMDB's errors for pages that do not hold together; no other fault raises them here."""
 REMEDY = "repair the store into a new one, or restore a backup"

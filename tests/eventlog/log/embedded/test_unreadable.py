@@ -118,6 +118,7 @@ FOLDS: dict[str, tuple[lmdb.Error, type[EventlogError]]] = {
     "page not found": (lmdb.PageNotFoundError("MDB_PAGE_NOTFOUND"), DamagedError),
     "invalid": (lmdb.InvalidError("MDB_INVALID"), DamagedError),
     "page full": (lmdb.PageFullError("MDB_PAGE_FULL"), DamagedError),
+    "after damage": (lmdb.BadTxnError("MDB_BAD_TXN"), DamagedError),
     "incompatible": (lmdb.IncompatibleError("MDB_INCOMPATIBLE"), DamagedError),
     "no permission": (system(errno.EACCES), StorageError),
     "read-only": (system(errno.EROFS), StorageError),

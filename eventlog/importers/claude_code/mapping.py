@@ -337,8 +337,7 @@ def _spend(answer: OpenAnswer, usage: object, cost: object, to: RecordBuilder) -
     before = to.conversation.spent(answer)
     tokens, spent = anthropic_usage(usage).tokens if is_object(usage) else before.tokens, price_of(cost)
     now = Usage(tokens, before.cost if spent is None else spent)
-    more = added(before, now)
-    if more is not None:
+    if (more := added(before, now)) is not None:
         to.conversation.usage(to.time, more, purpose=purpose_of(before))
         answer.usage = now
 

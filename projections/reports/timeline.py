@@ -28,9 +28,9 @@ __all__ = ["Timeline", "TimelineBuilder", "TimelineEntry", "timeline"]
 
 
 _OTHER_TOKENS = frozenset(("pruned", "compacted"))
+"""Kinds of entries whose tokens are not those of a call."""
 _MORE = "more"
 """A usage that adds to that of a call before."""
-"""Kinds of entries whose tokens are not those of a call."""
 
 
 class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -192,8 +192,8 @@ class TimelineBuilder:
         if limits is None and self._models is not None and event.model is not None and event.model in self._models:
             limits = self._models.limits(event.model)
         room = usable(limits, decode_policy(self._policy).overflow)
-        fill = round((before + tokens) / room, 4) if room and event.purpose == "turn" else None
-        kind = "step" if event.purpose == "turn" else event.purpose
+        kind = "step" if event.purpose == "turn" or event.more else event.purpose
+        fill = round((before + tokens) / room, 4) if room and kind == "step" else None
         what = "failed" if event.failed else "overflow" if fill is not None and fill >= 1 else ""
         what = _MORE if event.more else what
         return TimelineEntry(version, time, kind, what, tokens, fill, cost, estimate, self._spent, step=step)

@@ -103,7 +103,7 @@ class LoopStateProjection:
                 found = state.find(event.message)
                 if found is not None and not found.summary:
                     state.add_entry(TrailEntry("step", version))
-            case ev.UsageRecorded(failed=False, purpose="turn"):
+            case ev.UsageRecorded(failed=False) if event.purpose == "turn" or event.more:
                 self._used(state, event, version)
             case ev.CompactionRequested():
                 state.requested[event.part] = event.auto
@@ -148,12 +148,24 @@ class LoopStateProjection:
             state.tasks_open.append(part)
             del state.tasks_open[:-OPEN]
 
+    def _corrected(self, state: LoopState, message: str, more: int, version: int) -> None:
+        """Add to the usage of the newest step, if it is of this message."""
+        last = state.last_step
+        if last is not None and last.message == message:
+            state.last_step = StepUsage(version, message, last.tokens + more)
+            if state.trail and state.trail[-1].kind == "step":
+                state.trail.pop()
+            state.add_entry(TrailEntry("step", version, last.tokens + more))
+
     def _used(self, state: LoopState, event: ev.UsageRecorded, version: int) -> None:
         found = state.find(event.message)
         if found is None or found.summary or event.message is None:
             return
         tokens = event.usage.tokens
         total = step_total(tokens)
+        if event.more:
+            self._corrected(state, event.message, total, version)
+            return
         state.last_step = None if found.is_compacted else StepUsage(version, event.message, total)
         if state.trail and state.trail[-1].kind == "step" and not state.trail[-1].tokens:
             state.trail.pop()

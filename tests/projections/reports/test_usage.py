@@ -22,6 +22,8 @@ from eventlog.importers import import_file
 from eventlog.session_store import begin_session
 from eventlog.values import Model, Price, Tokens, Usage
 from projections.exports.sqlite import write_sqlite
+from projections.loop.decision.loop_state_projection import LoopStateProjection
+from projections.replay.loop import state_at
 from projections.reports.session_tree import descendants, whole_tree
 from projections.reports.timeline import timeline
 from projections.reports.usage import UsageTotals, session_usage, total
@@ -90,6 +92,11 @@ def test_a_call_whose_usage_is_told_in_pieces_is_one_call(store: Store, tmp_path
         assert rows.fetchall() == [(1, 1, 79)]
     own = total(session_usage(session).own)
     assert [(one.calls, one.unpriced) for one in (info, own, day, told)] == [(1, 1)] * 4
+    assert [(entry.kind, entry.what) for entry in timeline(session).calls] == [("step", ""), ("step", "more")]
+    loop = state_at(session, LoopStateProjection()).state
+    assert loop.last_step is not None
+    assert loop.last_step.tokens == 127
+    assert [entry.tokens for entry in loop.trail] == [127]
     assert own.tokens == Tokens(8, 79, 0, 40, 0, 127)
     assert day.tokens.output == 79
     session.record_usage(Usage(Tokens(0, 5)), model="p/m")

@@ -210,7 +210,6 @@ def tags_in(payload: bytes) -> list[str]:
     return [entry.event.tag for entry in batch.entries] if batch.schema == SCHEMA and not batch.escaped else []
 
 
-@cache
 def entry_decoder(kind: type = Entry) -> Callable[[msgspec.Raw], Any]:
     """Return what decodes one entry of `split` that is no run; `kind` is a narrower `Entry`."""
     return _decoder(kind).decode

@@ -6,6 +6,7 @@ when there is none.  So a slow reader slows down no writer, and memory is bounde
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from typing import Protocol, TypeVar
 
@@ -49,9 +50,9 @@ class NotifyingRecorder(ApplicationRecorder):
     """Base of the recorders whose notifications come from a source."""
 
     @property
+    @abstractmethod
     def source(self) -> NotificationSource:
         """Their source."""
-        raise NotImplementedError
 
     def select_notifications(
         self,

@@ -166,8 +166,8 @@ class Rows:
         usage = Usage(Tokens()) if call is None else call.usage
         counts = (min(max(count, -_LARGEST), _LARGEST) for count in astuple(usage.tokens)[:5])
         cost = None if usage.cost is None else str(usage.cost)
-        counted = call is not None and not call.more
-        flags = reply, error, counted, counted and call is not None and call.failed
+        one = None if call is None or call.more else call
+        flags = reply, error, one is not None, one is not None and one.failed
         self.spent.append((second_of(time) // 86_400, stream, version, model, *flags, *counts, cost))
 
     # -- texts ---------------------------------------------------------------------------------

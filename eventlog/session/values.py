@@ -237,10 +237,11 @@ class Values:
         return self._value(event, stream)
 
     def _value(self, event: ev.ValuePut, stream: StreamRange) -> str | bytes | None:
-        text, data, host = event.text, event.data, self._executor.host
-        if isinstance(text, Body):
-            return host.text(text, stream.session)
-        return host.data(data, stream.session) if isinstance(data, Body) else data if text is None else text
+        content = event.data if event.text is None else event.text
+        if not isinstance(content, Body):
+            return content
+        read = self._executor.host.data if event.text is None else self._executor.host.text
+        return read(content, stream.session)
 
     # -- appending ---------------------------------------------------------------------------------
 

@@ -172,9 +172,9 @@ class Thread:
             values |= {name: self._kept(value, keep) for name, value in given.items() if name not in values}
             dumps = self.serde.dumps_typed
             keep[key_of("c", ns, id)] = encode(Stored(ns, id, parent, dumps(body), dumps(metadata), values, has))
-            newest = self._values.get(key_of("h", ns))
-            is_late = newest is not None and str(newest.value) > id
-            if newest is None or str(newest.value) < id:
+            found = self._values.get(key_of("h", ns))
+            newest = "" if found is None else str(found.value)
+            if newest < id:
                 keep[key_of("h", ns)] = id
             run = run_in(metadata)
             if run and not self._values.revision(key_of("r", run)):
@@ -193,7 +193,7 @@ class Thread:
                 entries = []
             line = self.list.tell(line, entries, keep, version)
             self.list.keep(self.revision(ns, id), line)
-            return is_late
+            return newest > id
 
         if self._decided(append, wait):
             self._decided(self._show_newest, wait)

@@ -46,10 +46,12 @@ LOOK_CHUNKS, LOOK_SECONDS = 16, 0.5
 class Fillable(Protocol):
     """The commands by which an answer fills a reply, and `fill` itself; see `Reply`."""
 
-    api: str
-    target: str
+    api: str = ""
+    """The API of the answer, as the reader recognises it."""
+    target: str = ""
+    """The target of the newest step."""
     view: object = None
-    """The view that the first model call is sent, if one was named."""
+    """The view that the first model call is sent, if one was named; None once its step began."""
 
     @property
     def in_step(self) -> bool:
@@ -148,8 +150,7 @@ class Filling:
         self.reply = reply
         self._reader = AnswerReader(api)
         if not reply.in_step:  # a reply of `Session.assistant`: a window begins the step itself
-            view, reply.view = reply.view, None
-            reply.step(**getattr(view, "record", {}))
+            reply.step(**getattr(reply.view, "record", {}))
         self._whole = whole
         self._stream: TextStream | None = None
         self._place: tuple[str, object] = ("", None)

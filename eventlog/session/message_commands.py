@@ -155,14 +155,14 @@ class MessageCommands:
         """Begin an assistant message, to be filled in a `with` block, which takes the lease.
 
         `view` is what the model is sent, a view or a request of the window, or its version: the
-        reply answers the user messages in it, and no others. Without it the reply answers what was
+        reply answers the user messages in it, and no others. Its first part, or `fill`, records the
+        view as the request of a step, for an audit. Without `view` the reply answers what was
         there when the turn began, when the caller's last reply of the turn ended, or when the
         caller itself added or promoted a message, whichever came last; outside a turn, what is
-        there when it begins. Several replies to one view each need it; `fill` records it for an
-        audit. `reply_to` is the newest user message of the view by default. `id` is the message's
-        id, made by default. `agent`, `mode` and `variant` are those that answer, `cwd` and `root`
-        the directories of the work. `summary` marks the summary of a compaction. `wait` is the
-        seconds to wait for the lease.
+        there when it begins. Several replies to one view each need it. `reply_to` is the newest
+        user message of the view by default. `id` is the message's id, made by default. `agent`,
+        `mode` and `variant` are those that answer, `cwd` and `root` the directories of the work.
+        `summary` marks the summary of a compaction. `wait` is the seconds to wait for the lease.
         """
         reply = Reply(
             self.executor,

@@ -57,9 +57,6 @@ class Reply(Fillable):
         self._calls: list[ToolCall] = []
         self._purpose = "turn"
         """Purpose of the newest step."""
-        self.api = ""
-        self.target: str = ""
-        """The API of the answer, as recognised by the reader; the target of the newest step."""
         self._failed = 0
         """Attempts that failed and are repeated, those of replies before this one included."""
         self.lease: Lease | None = None
@@ -205,11 +202,10 @@ class Reply(Fillable):
 
         `id` is the part's id, made by default.
         """
-        self._require_open()
         if isinstance(kind, (Text, Reasoning, Tool)):
-            raise RefusedError(
-                f"a {type(kind).__name__} part streams", expected="stream_text(), stream_reasoning() or tool()"
-            )
+            name = type(kind).__name__
+            raise RefusedError(f"a {name} part streams", expected="stream_text(), stream_reasoning() or tool()")
+        self._require_step()
         bodies: dict[bytes, bytes] = {}
         part = id or self._executor.host.new_id("prt_")
         self._accept([ev.PartStarted(self.id, part, stored_kind(kind, bodies))], bodies)
@@ -232,7 +228,7 @@ class Reply(Fillable):
         provider's id of the call, `id` the part's, made by default. `provider_executed` says that
         the provider runs the tool. `title` is shown to users; `metadata` is JSON.
         """
-        self._require_open()
+        self._require_step()
         part = id or self._executor.host.new_id("prt_")
         call = ToolCall(self._executor, part, call_id, self.lease, provider_executed=provider_executed)
         started = ev.PartStarted(self.id, part, Tool(call_id, tool, provider_executed, metadata))
@@ -251,12 +247,19 @@ class Reply(Fillable):
         raise NotFoundError("call", part, session=self._executor.id)
 
     def _stream(self, kind: Text | Reasoning, part: str | None) -> TextStream:
-        self._require_open()
+        self._require_step()
         name = part or self._executor.host.new_id("prt_")
         self._accept([ev.PartStarted(self.id, name, kind)])
         stream = TextStream(self._executor, name, "text", self.lease)
         self._streams.append(stream)
         return stream
+
+    def _require_step(self) -> None:
+        """Record the request of the first model call, unless `step` did, if its view was named."""
+        self._require_open()
+        record = getattr(self.view, "record", None)
+        if record is not None:
+            self.step(**record)
 
     @property
     def in_step(self) -> bool:
@@ -289,6 +292,7 @@ class Reply(Fillable):
         `snapshot` is the state of the user's files.
         """
         self._require_open()
+        self.view = None
         if patch is not None:
             require_json(dict, patch, "a patch of a view is a JSON object")
         part, bodies = self._executor.host.new_id("prt_"), dict[bytes, bytes]()
@@ -329,10 +333,9 @@ class Reply(Fillable):
         self._require_open()
         with self._executor.reader.deciding() as state:
             said = said_in_step(state, self.id)
-            for part in said:
-                if has_run(state, part) and not self.call(part).provider_executed:
-                    expected = "the end of the reply: its results are known"
-                    raise RefusedError(f"call {part} ran", expected=expected, session=self._executor.id)
+            ran = [part for part in said if has_run(state, part) and not self.call(part).provider_executed]
+            if ran:
+                raise RefusedError(f"call {ran[0]} ran", expected="the end of the reply", session=self._executor.id)
             removed: list[ev.Event] = [*closing_parts(state, self.id, final=True), *map(ev.PartRemoved, said)]
         self._failed += 1
         part = self._executor.host.new_id("prt_")
@@ -368,18 +371,15 @@ class Reply(Fillable):
         if step is not None:
             closing.append(ev.StepFinished(self.id, step, reason, snapshot))
         closing += self._used(usage, step, "turn" if step is None else self._purpose, catalogue)
-        self._end([*closing, self._ending(reason)])
+        ending = ev.MessageFinished(self.id, reason, None)
+        if self.looks_back(reason):
+            writer.flush()
+            ending = ending_of(self._executor.reader, self.id, reason, self.api)
+        self._end([*closing, ending])
 
     def looks_back(self, reason: str) -> bool:
         """Return whether `finish` reads this reply and the one before."""
         return not self._started.summary and not self._calls and reason in GOES_ON
-
-    def _ending(self, reason: str) -> ev.MessageFinished:
-        """Return the last event; a second answer in a row without a call ends the turn."""
-        if not self.looks_back(reason):
-            return ev.MessageFinished(self.id, reason, None)
-        self._executor.writer.flush()
-        return ending_of(self._executor.reader, self.id, reason, self.api)
 
     def abort(self, error: MessageError | None = None) -> None:
         """Close the message with the text it has; calls without a result, asked or not, end."""

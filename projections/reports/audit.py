@@ -21,7 +21,7 @@ from eventlog.session.session import Session
 from eventlog.validation import require, require_or_none
 from projections.reports.step_requests import RENDERERS, StepHistory, StepRequest, StepRequests, render_record
 from projections.requests.forms import FORMS, RequestForm, digest, recorded_form
-from projections.view.model_view import digest_of
+from projections.view.digest import digest_of
 from projections.window.compaction.record import SUMMARY_FORM, SUMMARY_RENDERER
 
 if TYPE_CHECKING:

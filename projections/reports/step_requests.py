@@ -21,7 +21,7 @@ from projections.conversation.state import Conversation
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import state_at
 from projections.view.assembly import Assembly
-from projections.view.model_view import RENDERER
+from projections.view.digest import RENDERER
 from projections.view.offer import OfferReader
 from projections.view.options import RenderOptions
 from projections.view.system_prompt import SystemPrompt

@@ -16,6 +16,7 @@ from projections.conversation.state import Conversation
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower
 from projections.view.assembly import Assembly
+from projections.view.digest import RunningDigest
 from projections.view.messages import Messages
 from projections.view.offer import Offer, OfferReader
 from projections.view.options import RenderOptions
@@ -194,15 +195,16 @@ class FollowedView:
 
 
 class Counting:
-    """The counter that views of one session share; made when the first of them is counted."""
+    """Counter and digest that views of one session share; the counter is made when first used."""
 
-    __slots__ = ("_counter", "_host", "_id", "_options")
+    __slots__ = ("_counter", "_host", "_id", "_options", "digest")
 
     def __init__(self, host: Host, session: str, options: RenderOptions) -> None:
         self._host = host
         self._id = session
         self._options = options
         self._counter: ViewCounter | None = None
+        self.digest: RunningDigest = RunningDigest()
 
     def counter(self) -> ViewCounter:
         """The counter."""

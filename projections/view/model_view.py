@@ -7,9 +7,8 @@ The public face of this folder: `conversation/` builds the state, `selection.py`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -18,8 +17,8 @@ from eventlog.history.effective_history import END
 from eventlog.session.session import Session
 from eventlog.validation import require, require_call, require_or_none
 from projections.conversation.state import Conversation
-from projections.replay.canonical import pack
 from projections.view.assembly import Assembly
+from projections.view.digest import RENDERER, RunningDigest
 from projections.view.explain import Explanation, explain
 from projections.view.followed_view import Counting
 from projections.view.followed_views import TargetViews
@@ -33,27 +32,16 @@ from projections.view.targets import ModelViewProjection, addressed, state_for, 
 
 if TYPE_CHECKING:
     from eventlog.values import Json, Model
-    from projections.view.neutral import NeutralMessage
 
 __all__ = [
-    "RENDERER",
     "LiveView",
     "ModelView",
     "ModelViewProjection",
-    "RunningDigest",
     "SharedPrefix",
     "common_prefix",
-    "digest_of",
     "models_of",
     "rendering",
 ]
-
-RENDERER = "neutral/1"
-"""Name and version of the neutral form, part of every digest."""
-
-
-Shown: TypeAlias = tuple[str, str | None]
-"""A view's target, and the part of the compaction that it begins with."""
 
 
 class SharedPrefix(NamedTuple):
@@ -183,9 +171,9 @@ class ModelView:
     def digest(self) -> bytes:
         """SHA-256 of what the model would be sent; names the neutral form and its version."""
         if self._digest is None:
-            self._digest = digest_of(
-                self.messages, self.system, self.tools, format=self.format, shown=(self.target, self.boundary)
-            )
+            running = RunningDigest() if self._counting is None else self._counting.digest
+            shown = self.target, self.boundary
+            self._digest = running.of(self.messages, self.system, self.tools, format=self.format, shown=shown)
         return self._digest
 
     @property
@@ -301,57 +289,6 @@ def models_of(session: Session) -> list[Model]:
 def rendering(options: RenderOptions) -> Json:
     """Return renderer and options, as the JSON that a step records."""
     return msgspec.json.encode({"renderer": RENDERER, "options": options}, order="deterministic").decode()
-
-
-def digest_of(
-    messages: Iterable[NeutralMessage],
-    system: tuple[str, ...],
-    tools: str | None,
-    renderer: str | None = None,
-    *,
-    format: str | None = None,
-    shown: Shown = ("", None),
-) -> bytes:
-    """Return the SHA-256 of a request in its neutral form, whose version is hashed, too.
-
-    `renderer` names that version, today's by default; `shown` are the view's target and boundary.
-    """
-    found = sha256(_head(system, tools, format, renderer, shown))
-    for message in messages:
-        found.update(pack(message))
-    return found.digest()
-
-
-class RunningDigest:
-    """Hashes views that follow each other; their common beginning is hashed once.
-
-    For one thread.
-    """
-
-    def __init__(self) -> None:
-        self._head = b""
-        self._final = Messages([])
-        self._hash = sha256()
-        """Of the head and of these messages."""
-
-    def of(self, view: ModelView) -> bytes:
-        """The digest of a view."""
-        head = _head(view.system, view.tools, view.format, None, (view.target, view.boundary))
-        final = view.messages.final
-        done = len(self._final)
-        if head != self._head or not final.begins_with(self._final):
-            done, self._head, self._hash = 0, head, sha256(head)
-        for message in final.since(done):
-            self._hash.update(pack(message))
-        self._final = final
-        found = self._hash.copy()
-        for message in view.messages.since(len(final)):
-            found.update(pack(message))
-        return found.digest()
-
-
-def _head(system: tuple[str, ...], tools: str | None, format_: str | None, renderer: str | None, shown: Shown) -> bytes:
-    return pack([renderer or RENDERER, system, tools, format_, *shown])
 
 
 def _require_session(session: object, options: object, hook: object) -> None:

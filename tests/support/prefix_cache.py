@@ -17,7 +17,8 @@ import msgspec
 from eventlog.session.session import Session
 from eventlog.values import Tokens, Usage
 from projections.reports.cache_rules import CacheRules
-from projections.view.model_view import RENDERER, ModelView
+from projections.view.digest import RENDERER
+from projections.view.model_view import ModelView
 from projections.view.options import RenderOptions
 
 OPTIONS = RenderOptions(reminder=True)

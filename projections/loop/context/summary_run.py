@@ -19,7 +19,7 @@ from eventlog.errors import (
     SummarizerRefusedError,
 )
 from eventlog.values import MessageError, Model, Usage
-from projections.view.model_view import digest_of
+from projections.view.digest import digest_of
 from projections.view.neutral import NeutralMessage
 from projections.view.neutral import Text as Said
 from projections.window.compaction.guard import check_summary, is_thin

@@ -24,7 +24,8 @@ from projections.loop.decision.steps import CallModel, Prune
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower
 from projections.tokens import CharsCounter, LogCountCache, counter_named, encoding_for
-from projections.view.model_view import LiveView, RunningDigest, digest_of
+from projections.view.digest import digest_of
+from projections.view.model_view import LiveView
 from projections.view.options import RenderOptions, preset
 from projections.view.system_prompt import two_segments
 from projections.view.token_count import ViewCounter
@@ -111,7 +112,6 @@ class WindowState:
         self._cache = LogCountCache(session.store.log.of(session.id))
         self._loop = Follower(LoopStateProjection(), session.reader, Checkpoints(session.store.log))
         self._live = LiveView(session)
-        self._digest = RunningDigest()
         self.catch_up()
 
     # -- reading -------------------------------------------------------------------------------
@@ -351,11 +351,9 @@ class WindowState:
             system = two_segments(self.hooks.system(view.system))
         hooked = self.hooks.messages is not None or self.hooks.system is not None
         patch = patch_of(view.messages, sent, view.system, system) if hooked else None
-        digest = (
-            self._digest.of(view)
-            if patch is None
-            else digest_of(sent, system, view.tools, format=view.format, shown=(view.target, view.boundary))
-        )
+        digest = view.digest
+        if patch is not None:
+            digest = digest_of(sent, system, view.tools, format=view.format, shown=(view.target, view.boundary))
         counted = self._views.count(sent, system, view.tools, view.format)
         return ModelRequest(sent, system, view.tools, view.format, view.version, digest, options, counted, patch)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, Phase, given
+from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ from eventlog import events as ev
 from eventlog.errors import NotFoundError, RefusedError
 from eventlog.session.outcome import unanswered_questions
 from projections import LiveView, ModelView
-from projections.loop import CallModel, ContextWindow
+from projections.loop import CallModel, Compact, ContextWindow
 from projections.loop.decision.loop_state import COMPACTED, ROLLED_BACK, TOLD_CHANGED
 from projections.window import covered_by
 from tests.support.background import EAGER, LIMITS, Writer, begun, outcomes, shown, talk, told, until_written
@@ -139,7 +139,13 @@ def written_beside(changes: list[tuple[str, int]]) -> tuple[list[str], set[str]]
         first = told(writer.requests[0])
         session_outcomes = outcomes(session)
         with writer.window(session) as window:
-            assert isinstance(window.next_step(), CallModel)
+            step = window.next_step()
+            if isinstance(step, Compact):  # a rollback went back into a compaction by hand
+                window.perform(step)
+                before = {*WORD.findall(shown(session))}
+                session_outcomes.append("")
+                step = window.next_step()
+            assert isinstance(step, CallModel)
         ends = outcomes(session)[len(session_outcomes) :]
         after = shown(session)
         if ends == [""]:
@@ -164,6 +170,7 @@ SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 
 
 @given(steps(CHANGES))
+@example([("turn", 0), ("queue", 0), ("compact", 1), ("rollback", 0), ("rollback", 415)])
 @profile(
     max_examples=60, deadline=None, suppress_health_check=SLOW, phases=[Phase.explicit, Phase.generate, Phase.shrink]
 )

@@ -16,9 +16,10 @@ from eventlog import AsyncSession
 from eventlog import events as ev
 from eventlog.errors import NotFoundError, RequestTooLargeError
 from eventlog.importers import import_file
+from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.store import Store
-from eventlog.values import Limits, Model, Todo
+from eventlog.values import File, Limits, Model, Todo, Tokens, Usage
 from projections.loop.context.window import ContextWindow
 from projections.loop.decision.steps import CallModel, RunTools
 from projections.reports.audit import AuditedStep, audit, audited_step
@@ -269,6 +270,47 @@ def test_a_filled_reply_that_names_its_view_can_be_audited(store: Store, sent: s
         with session.assistant(model="p/m", view=view) as reply:
             reply.fill(chunks("Hi", 0, 10))
     assert verdicts(session) == ["match" if sent in {"view", "preset", "earlier", "live"} else "unknown"]
+
+
+FIRST_PARTS: dict[str, Callable[[Reply], object]] = {
+    "text": lambda reply: reply.stream_text().append("Hi"),
+    "reasoning": lambda reply: reply.stream_reasoning().append("Hm"),
+    "call": lambda reply: reply.tool("read", call_id="c", input={}).succeed("done"),
+    "streamed call": lambda reply: reply.tool("read", call_id="c").fail("no"),
+    "whole text": lambda reply: reply.add_text("Hi"),
+    "file": lambda reply: reply.part(File("text/plain", "file:///a", "a")),
+    "filled": lambda reply: reply.fill(chunks("", 1, 10)).calls[0].fail("no"),
+}
+"""Beginnings of a reply, by hand or filled."""
+
+
+@pytest.mark.parametrize("first", FIRST_PARTS)
+@pytest.mark.parametrize("step", ["none", "before", "ended"])
+def test_a_reply_that_names_its_view_has_one_step_whatever_it_begins_with(store: Store, first: str, step: str) -> None:
+    """The first part of a reply, of any kind, leaves the digest, unless the program does."""
+    session = store.create_session()
+    session.user("Hello")
+    view = ModelView.of(session)
+    with session.assistant(model="p/m", view=view) as reply:
+        if step != "none":
+            reply.step(**view.record)
+        FIRST_PARTS[first](reply)
+        reply.stream_text().append("there")
+        if step == "ended" and reply.in_step:
+            reply.end_step("stop")
+        reply.finish(usage=Usage(Tokens(input=3)))
+    assert verdicts(session) == ["match"]
+
+
+def test_a_reply_by_hand_without_a_view_has_no_step(store: Store) -> None:
+    """Nothing is known of its request, so nothing is recorded of it."""
+    session = store.create_session()
+    session.user("Hello")
+    for view in (None, session.version):
+        with session.assistant(model="p/m", view=view) as reply:
+            reply.add_text("Hi")
+            reply.finish()
+    assert verdicts(session) == []
 
 
 def test_the_second_model_call_of_a_reply_has_no_digest_of_the_first(store: Store) -> None:

@@ -20,6 +20,7 @@ from projections.conversation.state import Conversation
 from projections.reports import audit as auditing
 from projections.reports.audit import AuditedStep, audit
 from projections.requests.openai import chat_messages
+from projections.view import digest as digests
 from projections.view import followed_view, model_view
 from projections.view.assembly import Assembly
 from projections.view.model_view import ModelView
@@ -151,7 +152,8 @@ def test_a_changed_renderer_rebuilds_old_steps_as_they_were_sent(store: Store, m
     old = verdicts(session)
     assert set(old) == {"match"}
     monkeypatch.setitem(auditing.RENDERERS, "neutral/2", Later)
-    monkeypatch.setattr(model_view, "RENDERER", "neutral/2")
+    for module in (model_view, digests):
+        monkeypatch.setattr(module, "RENDERER", "neutral/2")
     monkeypatch.setattr(followed_view, "Assembly", Later)
     session.user("One more. " * 50)
     work(session, 4)
@@ -179,4 +181,4 @@ def test_the_form_of_a_view_belongs_to_the_renderers_name() -> None:
             reply.tool("read", call_id="c2", input={"path": "b"}).fail("not there")
             reply.finish("tool-calls")
         digest = ModelView.of(session).digest.hex()[:16]
-    assert (model_view.RENDERER, digest) == ("neutral/1", "6a5e79bed2567777")
+    assert (digests.RENDERER, digest) == ("neutral/1", "6a5e79bed2567777")

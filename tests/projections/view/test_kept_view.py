@@ -25,8 +25,9 @@ from projections.exports.jsonl import jsonl_lines
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import replay
 from projections.view.assembly import Assembly
+from projections.view.digest import digest_of
 from projections.view.followed_view import REPLAYED
-from projections.view.model_view import digest_of, models_of
+from projections.view.model_view import models_of
 from projections.view.neutral import Result
 from projections.view.system_prompt import system_segments
 from projections.view.targets import PROJECTION

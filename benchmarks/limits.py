@@ -12,29 +12,22 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["RawFile", "decode_lines", "decode_stream"]
+__all__ = ["RawFile", "decode_lines"]
 
 
-def decode_lines(path: Path) -> int:
-    """Decode a file of JSON lines and return their number.
+def decode_lines(path: Path, prefix: bytes = b"") -> int:
+    """Decode a file of JSON lines, each behind `prefix`, and return their number.
 
-    Recorded files have damaged lines, which are skipped.
+    Other lines, and damaged ones, which recorded files have, are skipped.
     """
-    decode = msgspec.json.Decoder().decode
-    decoded = 0
+    decode, decoded = msgspec.json.Decoder().decode, 0
     with path.open("rb") as lines:
         for line in lines:
-            with suppress(msgspec.DecodeError):
-                decode(line)
-                decoded += 1
+            if line.startswith(prefix):
+                with suppress(msgspec.DecodeError):
+                    decode(line[len(prefix) :])
+                    decoded += 1
     return decoded
-
-
-def decode_stream(path: Path) -> int:
-    """Decode the data of a recorded stream of server-sent events and return their number."""
-    decode = msgspec.json.Decoder().decode
-    with path.open("rb") as lines:
-        return sum(1 for line in lines if line.startswith(b"data: {") and decode(line[6:]) is not None)
 
 
 class RawFile:

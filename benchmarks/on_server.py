@@ -14,6 +14,7 @@ import tempfile
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from statistics import median
 from threading import Thread
@@ -43,7 +44,7 @@ Work = Callable[[], None]
 
 def _log_writer(place: str) -> Work:
     """A writer of one session of a log."""
-    log = _opened(place)
+    log: Log = _opened(place, open_any)
     name = str(uuid4())
     log.submit(Append(session=name, payload=PAYLOAD, count=1, time=1, creates_at=0)).wait()
     version = [1]
@@ -54,21 +55,20 @@ def _log_writer(place: str) -> Work:
     return write
 
 
-_LOGS: dict[str, Log] = {}
+_OPEN: dict[str, Any] = {}
+"""Logs or stores of this process, by place."""
 
 
-def _opened(place: str) -> Log:
-    """The log at a place, one for all writers of a process."""
-    if place not in _LOGS:
-        _LOGS[place] = open_any(place)
-    return _LOGS[place]
+def _opened(place: str, opening: Callable[[str], Any]) -> Any:
+    """Open a place, once for all writers of a process, as in a server."""
+    if place not in _OPEN:
+        _OPEN[place] = opening(place)
+    return _OPEN[place]
 
 
 def _session_writer(place: str) -> Work:
-    """A writer of user messages; all writers of a process have one store, as in a server."""
-    if place not in _STORES:
-        _STORES[place] = eventlog.open(place)
-    session = _STORES[place].create_session()
+    """A writer of user messages."""
+    session: eventlog.Session = _opened(place, eventlog.open).create_session()
 
     def write() -> None:
         session.user(PAYLOAD.decode())
@@ -76,12 +76,9 @@ def _session_writer(place: str) -> Work:
     return write
 
 
-_STORES: dict[str, eventlog.Store] = {}
-
-
 def _recorder_writer(place: str) -> Work:
     """A writer of one aggregate in the recorder of `eventsourcing`, with its defaults."""
-    recorder = _recorder(place, create="n")
+    recorder = _recorder(place)
     from eventsourcing.persistence import StoredEvent
 
     name, version = uuid4(), [0]
@@ -93,21 +90,17 @@ def _recorder_writer(place: str) -> Work:
     return write
 
 
-_RECORDERS: dict[str, Any] = {}
+@cache
+def _recorder(place: str, *, create: str = "n") -> Any:
+    from eventsourcing.postgres import Factory
+    from eventsourcing.utils import Environment
 
-
-def _recorder(place: str, *, create: str) -> Any:
-    if place not in _RECORDERS:
-        from eventsourcing.postgres import Factory
-        from eventsourcing.utils import Environment
-
-        host, port, database = place.split(" ")
-        settings = {"DBNAME": database, "HOST": host, "PORT": port, "USER": "postgres", "PASSWORD": "x"}
-        env = Environment("bench", {f"POSTGRES_{name}": value for name, value in settings.items()})
-        env["CREATE_TABLE"] = create
-        env["POSTGRES_MAX_OVERFLOW"], env["POSTGRES_POOL_SIZE"] = "10", "8"
-        _RECORDERS[place] = Factory(env).application_recorder()
-    return _RECORDERS[place]
+    host, port, database = place.split(" ")
+    settings = {"DBNAME": database, "HOST": host, "PORT": port, "USER": "postgres", "PASSWORD": "x"}
+    env = Environment("bench", {f"POSTGRES_{name}": value for name, value in settings.items()})
+    env["CREATE_TABLE"] = create
+    env["POSTGRES_MAX_OVERFLOW"], env["POSTGRES_POOL_SIZE"] = "10", "8"
+    return Factory(env).application_recorder()
 
 
 WRITER = {"log": _log_writer, "session": _session_writer, "recorder": _recorder_writer}
@@ -130,12 +123,8 @@ def _run(kind: str, place: str, threads: int, seconds: float, begun: Any) -> lis
         thread.start()
     for thread in running:
         thread.join()
-    for log in _LOGS.values():
-        log.close()
-    for store in _STORES.values():
-        store.close()
-    _LOGS.clear()
-    _STORES.clear()
+    while _OPEN:
+        _OPEN.popitem()[1].close()
     return [one for taken in times for one in taken]
 
 
@@ -210,7 +199,7 @@ def writers(console: Console, server: Server, directory: Path, seconds: float, r
 
 def reads(console: Console, server: Server, directory: Path) -> None:
     """Count the round trips of reads in a fresh handle, and the bytes that are kept."""
-    address = server.new_schema()
+    address, trips = server.new_schema(), _count_trips()
     table = Table("what", "round trips", "time", title=f"{SESSIONS} sessions, one of {TURNS} turns")
     for place in (address, str(directory / "reads")):
         with eventlog.open(place) as store:
@@ -236,10 +225,10 @@ def reads(console: Console, server: Server, directory: Path) -> None:
         }
         for what, read in reads.items():
             with eventlog.open(place) as store:
-                before, start = Counting.trips, time.perf_counter()
+                before, start = len(trips), time.perf_counter()
                 read(store)
                 taken = time.perf_counter() - start
-                table.add_row(f"{what}, {kind}", str(Counting.trips - before), f"{taken * 1000:.1f} ms")
+                table.add_row(f"{what}, {kind}", str(len(trips) - before), f"{taken * 1000:.1f} ms")
     console.print(table)
     log = open_log(address)
     kept = sum(path.stat().st_size for path in (directory / "reads").rglob("*") if path.is_file())
@@ -247,21 +236,16 @@ def reads(console: Console, server: Server, directory: Path) -> None:
     log.close()
 
 
-class Counting:
-    """Round trips of this process."""
+def _count_trips() -> list[None]:
+    """Return a list that grows each time this process is lent a connection."""
+    one, trips = Connections.one, list[None]()
 
-    trips = 0
+    def counted(self: Connections, timeout: float | None = None) -> Any:
+        trips.append(None)
+        return one(self, timeout)
 
-    @classmethod
-    def install(cls) -> None:
-        """Count each time a connection is lent."""
-        one = Connections.one
-
-        def counted(self: Connections, timeout: float | None = None) -> Any:
-            cls.trips += 1
-            return one(self, timeout)
-
-        Connections.one = counted  # type: ignore[method-assign]  # a measurement, in this process alone
+    Connections.one = counted  # type: ignore[method-assign]  # a measurement, in this process alone
+    return trips
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -277,7 +261,6 @@ def main(arguments: list[str] | None = None) -> None:
         if options.only != "reads":
             writers(console, server, Path(directory), options.seconds, options.rounds)
         if options.only != "writers":
-            Counting.install()
             reads(console, server, Path(directory))
     server.remove()
 

@@ -13,7 +13,7 @@ import eventlog
 import projections
 from benchmarks.children import child
 from benchmarks.figures import Case, Figure, Measurement, Setting, Target
-from benchmarks.limits import decode_lines, decode_stream
+from benchmarks.limits import decode_lines
 from benchmarks.measure import disk_bytes, in_turn, timed
 from benchmarks.workloads import generated_session, recorded_sessions, recorded_streams
 from eventlog.errors import ImportFormatError
@@ -87,7 +87,7 @@ def _imports(setting: Setting) -> dict[str, Measurement]:
         "again": again,
         "sessions decoded": lambda: [timed(lambda: [decode_lines(path) for path in sessions])],
         "streams": new(streams),
-        "streams decoded": lambda: [timed(lambda: [decode_stream(path) for path in streams])],
+        "streams decoded": lambda: [timed(lambda: [decode_lines(path, b"data: ") for path in streams])],
         "events": new([events]),
         "events decoded": lambda: [timed(lambda: decode_lines(events))],
     }

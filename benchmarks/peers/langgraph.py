@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,28 +81,15 @@ def ours(directory: Path) -> SaverChat:
     return SaverChat(imported("eventlog.adapters.langgraph").EverdeltaSaver(store), store.close)
 
 
-_INSTALL = "pip install 'langgraph>=1.2,<2' 'langgraph-checkpoint-sqlite>=3.1,<4'"
-_PACKAGE = "langgraph.checkpoint.sqlite"
-
+_peer = partial(
+    Peer,
+    durable=True,
+    package="langgraph.checkpoint.sqlite",
+    install="pip install 'langgraph>=1.2,<2' 'langgraph-checkpoint-sqlite>=3.1,<4'",
+    note="a turn is one checkpoint with its writes; no graph runs around it",
+    quick=1_000,
+)
 PEERS = (
-    Peer(
-        "langgraph-ours",
-        "everdelta as LangGraph's saver",
-        durable=True,
-        package=_PACKAGE,
-        install=_INSTALL,
-        note="a turn is one checkpoint with its writes; no graph runs around it",
-        chat=ours,
-        quick=1_000,
-    ),
-    Peer(
-        "langgraph",
-        "LangGraph SqliteSaver",
-        durable=True,
-        package=_PACKAGE,
-        install=_INSTALL,
-        note="a turn is one checkpoint with its writes; no graph runs around it",
-        chat=theirs,
-        quick=1_000,
-    ),
+    _peer("langgraph-ours", "everdelta as LangGraph's saver", chat=ours),
+    _peer("langgraph", "LangGraph SqliteSaver", chat=theirs),
 )

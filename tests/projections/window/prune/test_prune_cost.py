@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 import eventlog
-from benchmarks.prune_cost import BOUND, FIXED, RATES, Shape, compared, drawn, ratio, worked
+from benchmarks.cases.prune import BOUND, FIXED, RATES, Shape, compared, drawn, ratio, worked
 from eventlog.models.catalogue import Rates
 from eventlog.values import Limits
 from projections.loop import CallModel, ContextWindow, Prune

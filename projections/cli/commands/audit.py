@@ -75,6 +75,7 @@ def _request(request: StepRequest | None) -> dict[str, Any] | None:
     }
 
 
+_NO_STEPS = "a reply that names its view, `session.assistant(view=…)`, or one of a window records its step"
 _LOOKS = {"match": "green", "mismatch": "red"}
 
 
@@ -101,7 +102,5 @@ def _print_steps(steps: list[AuditedStep]) -> None:
         styles={"step": "yellow", "time": "dim", "model": "magenta"},
     )
     verdicts = Counter(step.verdict for step in steps)
-    output.line(
-        f"{counted(len(steps), 'step')}: "
-        + (", ".join(f"{count} {name}" for name, count in verdicts.items()) or "none")
-    )
+    told = ", ".join(f"{count} {name}" for name, count in verdicts.items())
+    output.line(f"{counted(len(steps), 'step')}: {told or _NO_STEPS}")

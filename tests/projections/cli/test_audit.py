@@ -44,6 +44,19 @@ def test_audit_says_which_steps_match(cli: Cli, driven: str) -> None:
     assert "2 steps: 1 unknown, 1 match" in cli("audit", driven).out
 
 
+def test_audit_without_a_step_says_what_records_one(cli: Cli, store: Path) -> None:
+    """A reply by hand without its view leaves nothing to compare, and the command says so."""
+    with eventlog.open(store) as opened:
+        session = opened.create_session(id="ses_bare")
+        session.user("Hello")
+        with session.assistant(model="p/m") as reply:
+            reply.add_text("Hi")
+            reply.finish()
+    answer = cli("audit", "ses_bare")
+    assert answer.code == Exit.OK
+    assert "0 steps: a reply that names its view" in answer.out + answer.err
+
+
 def test_audit_of_one_step_shows_the_exact_request(cli: Cli, driven: str) -> None:
     """The request of a step is the view that it was sent."""
     answer = cli("audit", driven, "--step", 2, "--json")

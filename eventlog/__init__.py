@@ -111,7 +111,7 @@ if TYPE_CHECKING:
     from eventlog.adapters.settled import settled
     from eventlog.aio import AsyncReply, AsyncSession, AsyncSubscription, AsyncTurn
     from eventlog.importers import import_file
-    from eventlog.importers.anthropic.messages import AnthropicMapping
+    from eventlog.importers.anthropic.content import AnthropicMapping
     from eventlog.importers.common.builder import RecordBuilder, RecordMapping
     from eventlog.importers.openai.messages import OpenAIChatMapping
     from eventlog.importers.openai.responses import OpenAIResponsesMapping
@@ -250,7 +250,7 @@ _HOMES = {
     "adapters.settled": ("settled",),
     "aio": ("AsyncReply", "AsyncSession", "AsyncSubscription", "AsyncTurn"),
     "importers": ("import_file",),
-    "importers.anthropic.messages": ("AnthropicMapping",),
+    "importers.anthropic.content": ("AnthropicMapping",),
     "importers.common.builder": ("RecordBuilder", "RecordMapping"),
     "importers.openai.messages": ("OpenAIChatMapping",),
     "importers.openai.responses": ("OpenAIResponsesMapping",),

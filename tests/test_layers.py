@@ -41,22 +41,22 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.append": "metrics delta_buffer backoff lease_claim command | pending gate | accepted_commands | queue | state_reader | writer bulk | transaction pipeline flusher own_appends",
     "eventlog.importers": """
-        common | anthropic openai opencode event_jsonl recognized streams receipts folders
+        common | anthropic openai opencode event_jsonl streams receipts
         | aider chatgpt claude_code cline codex gemini pi role_list watched_files | reconcile formats | one_file | growing_file
         | followed_files | __init__
     """,
-    "eventlog.search": "spacing said file | hit query snippet rows | asked commit_rows sight | catch_up read usage | results | search",
+    "eventlog.search": "spacing said file | hit snippet rows | asked commit_rows sight | catch_up read usage | results | search",
     "eventlog.adapters": """
-        settled unshared odd_values openai_settings signed name_keys claude_uuids
-        | claude_keys pydantic_messages framework_feed pydantic_entries langgraph claude_nodes | entry_feed google_adk_events openai_feed | google_adk_keys openai_snapshot
-        | google_adk google_adk_artifacts openai_agents pydantic_conversations claude_transcript | pydantic_ai claude_summaries | claude_agent
+        settled unshared odd_values signed name_keys claude_uuids
+        | claude_keys pydantic_messages framework_feed langgraph claude_nodes | pydantic_entries google_adk_events openai_feed | google_adk_keys
+        | google_adk google_adk_artifacts openai_agents pydantic_ai claude_transcript | claude_agent
     """,
     "eventlog.adapters.langgraph": """
-        items files records stored interrupts ttl_sweeper | answers | messages | message_list sturdy | thread | reading threads unused | copying | rejoined | removal | item_store saver | __init__
+        items records stored ttl_sweeper | answers | messages | message_list sturdy | thread | reading threads | rejoined | removal | item_store saver | __init__
     """,
     "eventlog.testing": "file_search said | place | worker | contract | __init__",
     "eventlog.aio": "awaiting subscription | reply turn | session | __init__",
-    "eventlog.records": "json_value earlier | index read unseen open_things state_questions | told | forget | feed",
+    "eventlog.records": "json_value state_questions | index read unseen | told | forget | feed",
     "projections.view": """
         cleared_arguments neutral options | constraints messages opening_words selection targets | part_rendering token_count | carryover_text system_prompt offer
         | message_rendering digest | assembly explain | followed_view | followed_views | kept_view | model_view
@@ -101,7 +101,7 @@ OUTSIDE = {
         "eventlog.adapters.google_adk_artifacts",
         "eventlog.adapters.google_adk_events",
     ),
-    "claude_agent_sdk": ("eventlog.adapters.claude_summaries",),
+    "claude_agent_sdk": ("eventlog.adapters.claude_agent",),
     "langchain_core": ("eventlog.adapters.langgraph",),
     "langgraph": ("eventlog.adapters.langgraph",),
     "pytest": ("eventlog.testing.contract",),

@@ -1,8 +1,9 @@
 """Session store of the Claude Agent SDK: transcripts are sessions, entries their records.
 
 The SDK's `SessionStore` is a protocol; of the SDK only `fold_session_summary` is imported, which
-makes the summaries that the SDK lists sessions by. A transcript with a sub-path is a sub-session of
-the main one's. A deletion erases.
+makes the summaries that the SDK lists sessions by, each of the one before. They are values, kept in
+the appends of what they sum up. A transcript with a sub-path is a sub-session of the main one's. A
+deletion erases.
 """
 
 from __future__ import annotations
@@ -13,18 +14,61 @@ from functools import lru_cache, partial
 from typing import Any
 
 from eventlog.adapters.claude_keys import MAIN, SUB, TranscriptKey, project_prefix
-from eventlog.adapters.claude_summaries import folding, summary_of
-from eventlog.adapters.claude_transcript import TranscriptFeed
+from eventlog.adapters.claude_transcript import Keep, TranscriptFeed
 from eventlog.adapters.name_keys import session_of
 from eventlog.adapters.settled import patience, patient, settled
 from eventlog.adapters.unshared import erase_unshared
-from eventlog.errors import NotFoundError
+from eventlog.errors import CallError, NotFoundError
+from eventlog.importers.claude_code.records import is_custom_title
 from eventlog.importers.common.json_lines import is_object
+from eventlog.records.json_value import dumped, parsed
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import each
 
 __all__ = ["FORMAT", "EverdeltaSessionStore"]
+
+SUMMARY = "claude-agent/summary"
+"""Key of the value: the SDK's data, and whether a person gave the session its title."""
+
+
+def summary_of(session: Session) -> dict[str, Any]:
+    """Return `data` and `titled` of a session; empty if it has no summary."""
+    stored = session.values.get(SUMMARY)
+    found: dict[str, Any] = {} if stored is None else parsed(str(stored.value))
+    return found
+
+
+def folding(feed: TranscriptFeed, transcript: TranscriptKey) -> Keep:
+    """Return what folds entries into the summary of a main transcript, and keeps changes."""
+    project, session, subpath = transcript
+    if subpath is not None:
+        return _nothing
+    try:
+        from claude_agent_sdk import fold_session_summary
+    except ImportError as error:
+        raise CallError("the summary of a session needs the SDK: pip install claude-agent-sdk") from error
+    fold: Any = fold_session_summary
+    key = {"project_key": project, "session_id": session}
+    known = summary_of(feed.session)
+    feed.mapping.titled = known.get("titled", False)
+
+    def keep(entries: list[Any]) -> dict[str, str | bytes]:
+        nonlocal known
+        before = {"session_id": session, "mtime": 0, "data": known["data"]} if known else None
+        data = fold(before, key, list(filter(is_object, entries)))["data"]
+        found = {"data": data, "titled": known.get("titled", False) or any(map(is_custom_title, entries))}
+        if found == known:
+            return {}
+        known = found
+        return {SUMMARY: dumped(found)}
+
+    return keep
+
+
+def _nothing(_entries: list[Any]) -> dict[str, str | bytes]:
+    return {}
+
 
 FORMAT = MAIN
 """Format of the names of main transcripts; their keys are `PROJECT/SESSION`."""

@@ -7,22 +7,88 @@ compaction are rollbacks, which `Session.redo` undoes; a clear erases the sessio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import fields
+from functools import partial
+from itertools import takewhile
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from eventlog.adapters.framework_feed import FrameworkFeed
 from eventlog.adapters.name_keys import key_of_id, session_of
 from eventlog.adapters.openai_feed import RUN, ItemFeed, Run
-from eventlog.adapters.openai_settings import limit_of, settings_of
-from eventlog.adapters.openai_snapshot import Prune, Snapshot, snapshot_of
 from eventlog.adapters.settled import patience, patient
 from eventlog.adapters.unshared import erase_unshared
-from eventlog.errors import NotFoundError
+from eventlog.errors import ArgumentTypeError, ConflictError, NotFoundError
+from eventlog.errors.base import brief
+from eventlog.importers.common.json_lines import is_object
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import each, require
 
 __all__ = ["FORMAT", "EverdeltaSession"]
+
+Prune = Callable[[Any], bool]
+"""Whether the SDK keeps an item no longer."""
+
+
+class Snapshot(NamedTuple):
+    """The newest items, and what replaces an end of them: as the SDK compacts."""
+
+    items: list[Any]
+    complete: bool
+    replace_suffix: Callable[[int, list[Any]], Awaitable[bool]]
+
+
+def snapshot_of(feed: FrameworkFeed, limit: int, prune: Prune | None, wait: float) -> Snapshot:
+    """Return the newest items of a feed; replacing an end is one append, unless they changed."""
+    path = feed.path(newest=limit + 1)
+    before = path.pop(0) if len(path) > limit else 0
+    found = feed.shown(path)
+
+    def replace(start: int, output: list[Any]) -> bool:
+        first = path.index(found[start][0])
+        try:
+            feed.add(output, after=path[first - 1] if first else before, expected=path[-1], wait=patience(wait))
+        except (ConflictError, NotFoundError):  # other items, or none, by now
+            return False
+        if prune is not None:
+            _forget_oldest(feed, prune, path[first])
+        return True
+
+    async def replace_suffix(start: int, output: list[Any]) -> bool:
+        return start < len(found) and await patient(feed.session.store, partial(replace, start, output), wait)
+
+    return Snapshot([item for _, item in found], before == 0, replace_suffix)
+
+
+def _forget_oldest(feed: FrameworkFeed, prune: Prune, until: int) -> None:
+    """Forget the oldest items that the SDK wants kept no longer, of those before a record."""
+    older = [number for number in feed.path() if number < until]
+    expired = takewhile(lambda one: prune(one[1]), feed.shown(older))
+    feed.forget([number for number, _ in expired])
+
+
+def settings_of(given: Any) -> Any:
+    """Return settings as the SDK's runner takes them, in a program that has imported the SDK.
+
+    `ArgumentTypeError` for a setting that the SDK does not have.
+    """
+    if not (given is None or is_object(given)):
+        return given
+    sdk = sys.modules.get("agents.memory")
+    known = ["limit"] if sdk is None else [field.name for field in fields(sdk.SessionSettings)]
+    if unknown := [name for name in given or {} if name not in known]:
+        raise ArgumentTypeError(f"a session has the settings {', '.join(known)}, not {brief(unknown[0])}")
+    return given if sdk is None else sdk.SessionSettings(**given or {})
+
+
+def limit_of(settings: Any) -> int | None:
+    """Return how many items settings limit a read to, None for all."""
+    found: int | None = settings.get("limit") if is_object(settings) else getattr(settings, "limit", None)
+    return found
+
 
 T = TypeVar("T")
 

@@ -5,10 +5,10 @@ A second import of a file is safe: stored events are found, and only new ones ar
 """
 
 from eventlog.importers.common.importer import Report, Skipped
-from eventlog.importers.folders import Folder, agent_folders
 from eventlog.importers.followed_files import FollowedFile, follow
 from eventlog.importers.formats import FORMATS, detect
 from eventlog.importers.one_file import import_file
+from eventlog.importers.watched_files import Folder, agent_folders
 
 __all__ = [
     "FORMATS",

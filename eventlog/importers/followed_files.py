@@ -19,12 +19,11 @@ from eventlog.errors.base import brief
 from eventlog.importers import receipts
 from eventlog.importers.common.importer import GrowingImporter, Report
 from eventlog.importers.common.json_lines import read_beginning
-from eventlog.importers.folders import Folder
 from eventlog.importers.formats import FORMATS, detect_in
 from eventlog.importers.growing_file import GrowingFile
 from eventlog.importers.one_file import import_file
 from eventlog.importers.receipts import FileStamp, stamp_of
-from eventlog.importers.watched_files import WatchedFiles
+from eventlog.importers.watched_files import Folder, WatchedFiles
 from eventlog.store import Store
 from eventlog.validation import require, require_or_none
 

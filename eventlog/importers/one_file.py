@@ -1,29 +1,41 @@
-"""The import of one file: it is read unless its receipt says that it is stored whole."""
+"""The import of one file: it is read unless its receipt says that it is stored whole.
+
+Of event JSONL ids, times, versions, appends and forks stay as they are. A session of it is looked
+for under its own id, because a given session id is an identity, then under `ID~2`, `ID~3` …, which
+hold what diverged. An event that the session's rules refuse is reported with its line, and ends
+that session. A name that a session brings is reserved for it; if another session has it, the
+imported one loses it.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from time import time_ns
 from typing import BinaryIO
 
+from msgspec.structs import replace
+
 from eventlog import events as ev
 from eventlog.append.backoff import Backoff
-from eventlog.errors import ConflictError, ImportFormatError
+from eventlog.errors import CallError, ConflictError, ImportFormatError, NotFoundError
 from eventlog.errors.base import brief
 from eventlog.importers import receipts
+from eventlog.importers.common.candidate import BEGINNING, Place
 from eventlog.importers.common.importer import ImportBatch, Report
 from eventlog.importers.common.json_lines import read_beginning
-from eventlog.importers.event_jsonl.load import load
+from eventlog.importers.common.target import Target
+from eventlog.importers.event_jsonl.format import JsonlAppend
 from eventlog.importers.event_jsonl.reader import EventJsonl
 from eventlog.importers.formats import FORMATS, detect_in
-from eventlog.importers.opencode.database import OpenCodeDatabase
+from eventlog.importers.opencode.database import OpenCodeDatabase, OpenCodeStorage
 from eventlog.importers.opencode.importer import OpenCodeImporter
-from eventlog.importers.opencode.storage import OpenCodeStorage
 from eventlog.importers.receipts import stamp_of
 from eventlog.importers.reconcile import reconcile
+from eventlog.integrity.fork_anchor import portable
+from eventlog.session.session_names import keep_told
 from eventlog.store import Store
 from eventlog.validation import require, require_call, require_or_none
 
@@ -146,3 +158,68 @@ def _reporting(
     for batch in batches:
         yield batch
         on_progress(file.tell() - begin, size)
+
+
+def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
+    """Append what is new of the batches; `report` gets the sessions and the event count."""
+    targets: dict[str, Target] = {}
+    try:
+        _take(store, batches, report, targets)
+    finally:  # an append that is on its way would come between those of the next import
+        for target in targets.values():
+            target.settle()
+    for target in targets.values():
+        target.finish()
+    stored = [found for target in targets.values() if (found := target.found()) is not None]
+    report.sessions = [found.name for found in stored]
+    for found in stored:
+        if report.events and (name := found.session.info.name) is not None:
+            keep_told(store, found.session, name)
+
+
+def _take(store: Store, batches: Iterable[ImportBatch], report: Report, targets: dict[str, Target]) -> None:
+    refused: set[str] = set()
+    for batch in batches:
+        assert isinstance(batch, JsonlAppend)
+        if batch.session in refused:
+            continue
+        try:
+            target = targets.get(batch.session)
+            if target is None:
+                for other in targets.values():
+                    other.finish()  # a fork reads its parent
+                target = targets[batch.session] = _begun(store, batch, targets, report)
+            target.add_append(batch.items, batch.bodies, batch.request)
+        except CallError as error:
+            report.skip(batch.line, f"{error}; the rest of session {brief(batch.session)} is not imported")
+            refused.add(batch.session)
+
+
+def _begun(store: Store, batch: JsonlAppend, targets: dict[str, Target], report: Report) -> Target:
+    """Return the target that begins with this append; a fork gets its parent's id here."""
+    time, event = batch.items[0]
+    place = BEGINNING
+    if isinstance(event, ev.SessionForked):
+        if event.at != batch.first - 1:
+            raise CallError(f"a fork at version {event.at} that begins at version {batch.first}")
+        parent = targets.get(event.parent)
+        found = None if parent is None else parent.found()
+        if found is not None:
+            place = Place(event.at, found.version(event.at), found.version, found.is_shifted)
+        elif parent is None:
+            place = Place(event.at, event.at)
+            store.info(event.parent)  # there must be one
+        else:
+            raise NotFoundError("session", event.parent)
+        name = event.parent if found is None else found.name
+        batch.items[0] = time, replace(portable(event), parent=name, at=place.after)
+    elif batch.first != 1:
+        raise CallError(f"a session that begins at version {batch.first} and is no fork")
+    return Target(
+        store,
+        batch.session,
+        report,
+        lambda info: info.version > place.after,
+        lambda time, event: (time, portable(event)),
+        place=place,
+    )

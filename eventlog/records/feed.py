@@ -25,11 +25,11 @@ from eventlog.history.name_streams import Name
 from eventlog.history.ranges import covers
 from eventlog.importers.common.builder import RecordMapping
 from eventlog.log.commit import Committed
-from eventlog.records.earlier import Earlier
 from eventlog.records.forget import forget
 from eventlog.records.index import RecordIndex
 from eventlog.records.json_value import digest_of, dumped, require_value
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
+from eventlog.records.state_questions import Earlier
 from eventlog.records.told import ToldBuilder, ToldConversation, digest_of_request, require_none_open
 from eventlog.records.unseen import Seen
 from eventlog.session.held_lease import Lease

@@ -25,10 +25,10 @@ from eventlog.importers.common.conversation import MAX_OPEN, Conversation
 from eventlog.importers.common.conversation_parts import CallResult, OpenAnswer, OpenCall
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id
 from eventlog.importers.common.remainder import UNFIT, put_back
-from eventlog.records.earlier import Earlier
 from eventlog.records.json_value import digest_of, dumped, parsed
-from eventlog.records.open_things import OpenThings
 from eventlog.records.state_questions import (
+    Earlier,
+    OpenThings,
     answered_part,
     birth_of,
     has_message,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from eventlog import events as ev
 from eventlog.history.effective_history import END
 from eventlog.history.ranges import covers
-from eventlog.records.earlier import Earlier
+from eventlog.records.state_questions import Earlier
 from eventlog.session.outcome import ends_turn
 from eventlog.state.facts import CODE_BITS
 from eventlog.state.state import State

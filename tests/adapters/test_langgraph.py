@@ -23,7 +23,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 import eventlog
 from eventlog import AlreadyExistsError, CallError, ErasedError, FencedError, LeaseHeldError, NotFoundError
 from eventlog.adapters.langgraph import FORMAT, EverdeltaSaver, removal
-from eventlog.adapters.langgraph.unused import kin_of
+from eventlog.adapters.langgraph.rejoined import kin_of
 from eventlog.testing.file_search import files_with
 from projections import ModelView
 from tests.adapters.langchain_lists import listed, viewed

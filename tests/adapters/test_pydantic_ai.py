@@ -19,8 +19,8 @@ from pydantic_ai.models.test import TestModel
 
 from eventlog.adapters import pydantic_ai as adapter
 from eventlog.adapters import unshared
-from eventlog.adapters.entry_feed import EntryFeed
 from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
+from eventlog.adapters.pydantic_entries import EntryFeed
 from eventlog.testing.file_search import files_with
 from projections import ModelView
 from tests.adapters.pydantic_messages import KINDS, Talk, listed, viewed

@@ -13,7 +13,6 @@ MODULES = (
     "eventlog.adapters.google_adk",
     "eventlog.adapters.langgraph",
     "eventlog.adapters.pydantic_ai",
-    "eventlog.adapters.pydantic_conversations",
     "eventlog.adapters.pydantic_entries",
 )
 """Modules, with those below them, that cannot be imported without their framework."""

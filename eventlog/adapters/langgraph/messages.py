@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from eventlog.adapters.langgraph.answers import CALLS, Answer
-from eventlog.adapters.langgraph.files import file_in
+from eventlog.adapters.langgraph.answers import CALLS, Answer, file_in
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.importer import bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object

@@ -1,9 +1,11 @@
-"""Checkpoints of a thread as LangGraph reads them."""
+"""Checkpoints of a thread, read and copied, and the interrupts that are open in one."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
@@ -11,8 +13,19 @@ from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 from eventlog.adapters.langgraph.stored import Stored
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.errors import CallError, DamagedError
+from eventlog.session.answering import AskedCall
 
-__all__ = ["Place", "config_of", "delta_history", "matching", "named_checkpoint", "tuple_of"]
+__all__ = [
+    "Place",
+    "config_of",
+    "delta_history",
+    "matching",
+    "named_checkpoint",
+    "open_interrupts",
+    "place_in_time",
+    "take_in",
+    "tuple_of",
+]
 
 
 class Place(NamedTuple):
@@ -108,3 +121,66 @@ def _tuple(thread: Thread, thread_id: Any, stored: Stored) -> CheckpointTuple:
     return CheckpointTuple(
         config_of(thread_id, stored.ns, stored.id), checkpoint, loads(stored.metadata), parent, writes
     )
+
+
+INTERRUPT, RESUME = "__interrupt__", "__resume__"
+"""Channels of what a task asked, and of the answer."""
+
+
+def open_interrupts(found: CheckpointTuple) -> Iterator[AskedCall]:
+    """Yield what the tasks of a checkpoint wait for.
+
+    `message` is the checkpoint, `part` the task, `call` the id of the interrupt, as `Command` takes
+    it. A value with `action_requests`, as middleware for approvals makes, is a call for each.
+    """
+    writes = found.pending_writes or []
+    answered = {task for task, channel, _ in writes if channel == RESUME}
+    time = int(datetime.fromisoformat(found.checkpoint["ts"]).timestamp() * 1_000)
+    for task, channel, value in writes:
+        if channel != INTERRUPT or task in answered:
+            continue
+        for each in _each(value):
+            for tool, arguments, reason in _requests(getattr(each, "value", None)):
+                name = str(getattr(each, "id", ""))
+                yield AskedCall(found.checkpoint["id"], name, task, tool, arguments, reason, time)
+
+
+def _each(value: Any) -> Iterator[Any]:
+    """Yield the interrupts of a task's write."""
+    if isinstance(value, (list, tuple)):
+        yield from value  # pyright: ignore[reportUnknownVariableType]
+    else:
+        yield value
+
+
+def _requests(value: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield tool, arguments and reason of what an interrupt asks for."""
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    requests: Any = fields.get("action_requests")
+    if not isinstance(requests, list):
+        yield "interrupt", json.dumps(value, ensure_ascii=False, default=str), ""
+        return
+    for request in _each(requests):
+        asked = cast("dict[str, Any]", request) if isinstance(request, dict) else {}
+        arguments = json.dumps(asked.get("args", {}), ensure_ascii=False, default=str)
+        yield str(asked.get("name", "")), arguments, str(asked.get("description", ""))
+
+
+def place_in_time(one: CheckpointTuple) -> tuple[str, str, RunnableConfig]:
+    """Return what orders checkpoints as they were made, parents first, and the config of one."""
+    return one.checkpoint["id"], named_checkpoint(one.config).ns, one.config
+
+
+def take_in(thread: Thread, found: CheckpointTuple, wait: float) -> None:
+    """Store a checkpoint and the writes of its tasks, unless they are here."""
+    place, checkpoint = named_checkpoint(found.config), found.checkpoint
+    id = checkpoint["id"]
+    if not thread.has(place.ns, id):
+        parent = None if found.parent_config is None else named_checkpoint(found.parent_config).id
+        new = checkpoint["channel_versions"]
+        thread.put(place.ns, parent, checkpoint, found.metadata, new=new, wait=wait, is_copy=True)
+    tasks: dict[str, list[tuple[str, object]]] = {}
+    for task, channel, value in found.pending_writes or ():
+        tasks.setdefault(task, []).append((channel, value))
+    for number, (task, writes) in enumerate(tasks.items()):
+        thread.put_writes(place.ns, id, writes, task, f"{number:08}", run="", wait=wait)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from eventlog.adapters.langgraph.rejoined import Place, Rejoined, run_of
+from eventlog.adapters.langgraph.rejoined import Place, Rejoined, kin_of, outside, run_of, unused
 from eventlog.adapters.langgraph.stored import BLOB, DELTAS, Since, Stored, encode, key_of, root_of
 from eventlog.adapters.langgraph.thread import Thread
-from eventlog.adapters.langgraph.unused import kin_of, outside, unused
 from eventlog.adapters.unshared import alone, erase_held
 
 __all__ = ["erase", "keep_latest", "remove_inner", "remove_run"]

@@ -29,9 +29,16 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventlog.adapters.langgraph import removal
-from eventlog.adapters.langgraph.copying import place_in_time, take_in
-from eventlog.adapters.langgraph.interrupts import open_interrupts
-from eventlog.adapters.langgraph.reading import config_of, delta_history, matching, named_checkpoint, tuple_of
+from eventlog.adapters.langgraph.reading import (
+    config_of,
+    delta_history,
+    matching,
+    named_checkpoint,
+    open_interrupts,
+    place_in_time,
+    take_in,
+    tuple_of,
+)
 from eventlog.adapters.langgraph.stored import root_of, run_in
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.langgraph.threads import FORMAT, Threads

@@ -2,19 +2,20 @@
 
 `importer.py` decides whose record it is; `mapping.py` says what it means.
 
-Messages are counted as *nodes*.  A new message that the links (`parent_links.py`) place elsewhere
-begins a branch: the versions before it become a fork, and this session is rolled back to the end of
-the parent's node and goes on with the new branch, as Claude Code itself does.
+Messages are counted as *nodes*, in the order in which they come.  A new message that the links
+(`parent_links.py`) place elsewhere begins a branch: the versions before it become a fork, and this
+session is rolled back to the end of the parent's node and goes on with the new branch, as Claude
+Code itself does. A branch may stand behind an older node of the same branch or of a left one.
 """
 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from eventlog import events as ev
-from eventlog.importers.claude_code.branches import Branches
 from eventlog.importers.claude_code.mapping import ResultNote, set_todos
 from eventlog.importers.claude_code.parent_links import Links
 from eventlog.importers.common.conversation import MAX_DONE, Conversation
@@ -24,6 +25,36 @@ from eventlog.importers.common.json_lines import dump
 from eventlog.values import MessageError, Reasoning, Text, Tool
 
 __all__ = ["AGENT_TOOLS", "Thread"]
+
+
+class Branches:
+    """The nodes on the way to the newest one, and those of left branches."""
+
+    def __init__(self) -> None:
+        self._first = [0]
+        """First node of each branch."""
+        self._behind = [-1]
+        """The node that each branch stands behind."""
+        self._starts, self._ends = [0], [-1]
+        """First and last nodes of the pieces of the way; the last piece has no end."""
+
+    def __contains__(self, node: int) -> bool:
+        """Whether a node is on the way to the newest one."""
+        place = bisect_right(self._starts, node) - 1
+        return place >= 0 and (node <= self._ends[place] or place == len(self._ends) - 1)
+
+    def begin(self, node: int, behind: int) -> None:
+        """Begin a branch with a new node."""
+        self._first.append(node)
+        self._behind.append(behind)
+        starts, ends = [node], [-1]
+        while behind >= 0:
+            place = bisect_right(self._first, behind) - 1
+            starts.append(self._first[place])
+            ends.append(behind)
+            behind = self._behind[place]
+        self._starts, self._ends = starts[::-1], ends[::-1]
+
 
 AGENT_TOOLS = frozenset({"Task", "Agent"})
 """Tools that start a sub-agent."""

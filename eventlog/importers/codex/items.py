@@ -26,7 +26,7 @@ from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.openai import items
-from eventlog.importers.openai.calls import OutputItem, call_of, is_call, is_output, output_of
+from eventlog.importers.openai.items import OutputItem, call_of, is_call, is_output, output_of
 from eventlog.streams.openai_responses import COMPACTION, COMPACTIONS
 from eventlog.streams.records import metadata_of, number_of, text_of
 from eventlog.values import Limits, Model, Opaque, Snapshot, Text, Todo, Tool, target_of

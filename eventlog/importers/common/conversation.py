@@ -24,12 +24,12 @@ from eventlog.importers.common.conversation_parts import (
     UNREADABLE,
     CallInput,
     CallResult,
+    EarlyResults,
     Kept,
     OpenAnswer,
     OpenCall,
     UserPart,
 )
-from eventlog.importers.common.early_results import EarlyResults
 from eventlog.importers.common.importer import ImportBatch, Report, own_id
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.remainder import Remainder

@@ -1,6 +1,6 @@
 """One conversation of a list of messages while it is read: session, settings, times, ids.
 
-`importers/openai/messages.py` and `importers/anthropic/messages.py` say what a message means.
+`importers/openai/messages.py` and `importers/anthropic/content.py` say what a message means.
 
 * A session is named after the format and its `session_id` or `conversation_id`, if the object
   around the messages has one; else after the path, and the place in the file if there are several.

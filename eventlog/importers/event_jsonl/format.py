@@ -1,6 +1,6 @@
 """Event JSONL, the engine's lossless text form of sessions: its format.
 
-`projections/exports/jsonl.py` writes it, `reader.py` reads it, `load.py` puts it into a store.
+`projections/exports/jsonl.py` writes it, `reader.py` reads it, `one_file.py` puts it into a store.
 
 Format version 1:
 

@@ -11,7 +11,7 @@ import pytest
 import eventlog
 from eventlog import Store
 from eventlog.importers import Report, import_file
-from eventlog.importers.common import early_results
+from eventlog.importers.common import conversation_parts
 from eventlog.importers.common.remainder import emit
 from eventlog.values import INTERRUPTED
 from projections import ModelView
@@ -148,7 +148,7 @@ def test_results_that_wait_for_a_call_are_bounded(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of results without calls only the newest stay in memory, and every one is reported."""
-    monkeypatch.setattr(early_results, "MOST", 3)
+    monkeypatch.setattr(conversation_parts, "MOST", 3)
     told = json.loads(EARLY.read_text().splitlines()[51])
     lines = [EARLY.read_text().splitlines()[0]]
     for number in range(10):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import CallError
-from eventlog.search.query import match_of
+from eventlog.search.asked import match_of
 from eventlog.search.snippet import cut_around, matched
 from eventlog.search.spacing import has_word, original_ranges, spaced
 

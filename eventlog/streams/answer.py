@@ -7,7 +7,7 @@ wire, and the objects of providers' packages, those of their helper streams incl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from eventlog.errors import ArgumentValueError, StreamError, UnknownStreamError
 from eventlog.errors.base import brief
@@ -153,37 +153,15 @@ def plain(chunk: Any) -> Mapping[str, Any]:
     """
     if type(chunk) is dict or isinstance(chunk, Mapping):
         return cast("Mapping[str, Any]", chunk)
-    kind: type[Any] = chunk.__class__
-    form = _FORMS.get(kind) or _form(kind)
-    if form.may_wrap and getattr(chunk, "type", None) == "chunk" and hasattr(chunk, "chunk"):
+    fields = getattr(chunk.__class__, "model_fields", None)
+    if (fields is None or "chunk" in fields) and getattr(chunk, "type", None) == "chunk" and hasattr(chunk, "chunk"):
         return plain(chunk.chunk)
     write: object = getattr(chunk, "model_dump", None)
     if not callable(write):
         require_function(write, f"a chunk is a mapping, or has `model_dump`, a function; not {a_kind(chunk)}")
     dump_model = cast("Callable[..., Any]", write)
-    return cast(
-        "Mapping[str, Any]", dump_model(mode="json", by_alias=True, exclude_unset=True, warnings=False, **form.more)
-    )
-
-
-class _Form(NamedTuple):
-    """How objects of a class are read."""
-
-    may_wrap: bool
-    """Whether they may be events of a helper stream around a chunk."""
-    more: dict[str, Any]
-    """Further options of `model_dump`."""
-
-
-_FORMS: dict[type[Any], _Form] = {}
-
-
-def _form(kind: type[Any]) -> _Form:
-    """Return how objects of a class are read, and keep it."""
-    fields = getattr(kind, "model_fields", None)
-    has_answer = fields is None or "snapshot" in fields
-    form = _Form(fields is None or "chunk" in fields, {"exclude": {"snapshot"}} if has_answer else {})
-    return _FORMS.setdefault(kind, form)
+    more: dict[str, Any] = {"exclude": {"snapshot"}} if fields is None or "snapshot" in fields else {}
+    return cast("Mapping[str, Any]", dump_model(mode="json", by_alias=True, exclude_unset=True, warnings=False, **more))
 
 
 def is_known(chunk: Mapping[str, Any]) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from errno import EDQUOT, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC
 from fcntl import LOCK_SH, LOCK_UN, flock
 from pathlib import Path
 from sqlite3 import Connection
 from threading import TIMEOUT_MAX, RLock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from eventlog.errors import CallError, EventlogError, StorageError
 from eventlog.history.cursor import hit_place, hits_cursor, tags_at
@@ -49,33 +49,10 @@ class Searcher:
         self._opened: tuple[IndexFile, Follower] | None = None
 
     def search(
-        self,
-        words: str,
-        *,
-        session: str | None = None,
-        scope: str | None = None,
-        kinds: Sequence[str] | None = None,
-        tool: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
-        rolled_back: bool | None = None,
-        ranked: bool = False,
-        cursor: str | None = None,
-        limit: int,
-        wait: float | None,
+        self, words: str, *, cursor: str | None = None, limit: int, wait: float | None, **filters: Any
     ) -> SearchPage:
         """Return a page of hits; see `Store.search`."""
-        asked = asked_for(
-            words,
-            session=session,
-            scope=scope,
-            kinds=kinds,
-            tool=tool,
-            since=since,
-            until=until,
-            rolled_back=rolled_back,
-            ranked=ranked,
-        )
+        asked = asked_for(words, **filters)
         require(int, limit, "a limit is a whole number")
         if limit < 1:
             raise CallError(f"a page has one hit or more, not {limit}")

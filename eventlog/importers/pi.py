@@ -8,16 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 from eventlog import events as ev
 from eventlog.importers.anthropic.content import PROVIDER as ANTHROPIC
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, CallInput, CallResult, Kept, UserPart
-from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import DamagedLineError, dump, has_record, is_array, is_object, parse
-from eventlog.importers.common.message_lists import ListedConversation, line_conversations
+from eventlog.importers.common.message_lists import line_conversations
 from eventlog.importers.common.message_reader import ConversationReader, RecordLists
 from eventlog.importers.openai.items import PROVIDER as OPENAI
 from eventlog.streams.records import metadata_of, number_of, object_of, objects_of, text_of
@@ -185,16 +183,12 @@ def _is_header(record: dict[str, Any]) -> bool:
     return record.get("type") == "session" and "cwd" in record and "id" in record
 
 
-def _is_session(start: bytes) -> bool:
-    return has_record(start, 1, _is_header, lambda _: False)
-
-
 def _head(first: dict[str, Any]) -> dict[str, Any]:
     return {"session_id": first.get("id"), "timestamp": first.get("timestamp"), "cwd": first.get("cwd")}
 
 
-def _conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation]:
-    return line_conversations(file, report, lambda value: "type" in value, _head)
-
-
-PI = RecordLists(PiMapping(), _is_session, _conversations)
+PI = RecordLists(
+    PiMapping(),
+    lambda start: has_record(start, 1, _is_header, lambda _: False),
+    lambda file, report: line_conversations(file, report, lambda value: "type" in value, _head),
+)

@@ -17,7 +17,6 @@ from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import (
     ABORTED,
     CallInput,
-    CallResult,
     OpenAnswer,
     OpenCall,
     UserPart,
@@ -233,22 +232,22 @@ class Rollout:
 
     # -- calls -------------------------------------------------------------------------------------
 
-    def _start(self, line: int, name: str, kind: Tool, given: CallInput) -> None:
+    def _start(self, line: int, kind: Tool, given: CallInput) -> None:
         """Add a call, to another answer if the open one has a call with its id."""
         self.add_unmatched(ALL_KINDS)
         answer = self.answer(line)
-        if name in answer.call_ids:
+        if kind.call in answer.call_ids:
             self.ended = True
             self.answer(line)
-        self.ids.put(f"c:{name}", 0)
+        self.ids.put(f"c:{kind.call}", 0)
         self.conversation.call(self.time, f"line-{line}:0", kind, given)
 
     def _call(self, line: int, item: dict[str, Any]) -> None:
-        call = call_of(item, f"line-{line}")
-        self._start(line, call.id, Tool(call.id, call.tool, call.provider, call.metadata), call.given)
+        kind, given = call_of(item, f"line-{line}")
+        self._start(line, kind, given)
         output = output_of(item, self.conversation.batch)
         if output is not None:
-            self._result(call.id, output)
+            self._result(kind.call, output)
 
     def _output(self, line: int, item: dict[str, Any]) -> None:
         output = output_of(item, self.conversation.batch)
@@ -259,11 +258,11 @@ class Rollout:
             name = next((found for found, call in calls if call.tool == text_of(item.get("name"))), "")
         call = self._result(name, output)
         if call is None:
-            if not self.conversation.hold(name, line, _result_of(output)):
+            if not self.conversation.hold(name, line, output.result):
                 self.report.skip(line, "a result for a call that is not open")
             return
         self.ended = self.ended or call.answer is self.conversation.open
-        if call.tool == "update_plan" and not output.failed:
+        if call.tool == "update_plan" and not output.result.failed:
             todos = todos_of(call.input)
             if todos is not None:
                 self.conversation.add(self.time, ev.TodosSet(todos))
@@ -271,7 +270,7 @@ class Rollout:
     def _result(self, call: str, output: OutputItem) -> OpenCall | None:
         if output.data:
             self.conversation.remainder.move(output.data, "attachment")
-        return self.conversation.result(self.time, call, _result_of(output), held=output.held)
+        return self.conversation.result(self.time, call, output.result, held=output.held)
 
     def add_unmatched(self, kinds: tuple[str, ...]) -> None:
         """Add the waiting events of these kinds that no item repeats."""
@@ -297,10 +296,6 @@ class Rollout:
                 self.conversation.text(event.time, part, event.text)
             else:
                 self.conversation.reasoning(event.time, part, event.text)
-
-
-def _result_of(output: OutputItem) -> CallResult:
-    return CallResult(output.text, output.failed, output.interrupted, attachments=output.attachments)
 
 
 def progress_of(event: dict[str, Any]) -> dict[str, Any]:

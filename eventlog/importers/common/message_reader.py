@@ -72,17 +72,9 @@ class ConversationReader(RecordBuilder):
             self.settings(found.around)
             self.conversation.end_record(self.time, 0, [found.member, found.around])
 
-    def user(
-        self,
-        said: str | Sequence[str | File | UserPart],
-        *,
-        id: str | Sequence[str] = (),
-        agent: str = "",
-        synthetic: bool = False,
-        system: str = "",
-    ) -> str:
+    def user(self, said: str | Sequence[str | File | UserPart], *, synthetic: bool = False, **more: Any) -> str:
         """Add a user message as `RecordBuilder.user` does; the first names the session."""
-        message = super().user(said, id=id, agent=agent, synthetic=synthetic, system=system)
+        message = super().user(said, synthetic=synthetic, **more)
         if not (self._titled or synthetic):
             first = said if isinstance(said, str) else next((_text(one) for one in said if _text(one).strip()), "")
             self.title = title_of(first) if first.strip() else ""

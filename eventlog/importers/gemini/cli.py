@@ -142,10 +142,6 @@ def usage_of(tokens: dict[str, Any]) -> Usage:
     return usage_of_gemini(given, read, said, thought, tokens.get("total"))
 
 
-def _is_session(start: bytes) -> bool:
-    return bool(_START.match(start))
-
-
 def _conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation]:
     begin = file.tell()
     start = read_beginning(file)
@@ -169,4 +165,4 @@ def _head(first: dict[str, Any]) -> dict[str, Any]:
     return {"session_id": first.get("sessionId"), "timestamp": first.get("startTime")}
 
 
-GEMINI_CLI = RecordLists(GeminiCliMapping(), _is_session, _conversations)
+GEMINI_CLI = RecordLists(GeminiCliMapping(), lambda start: bool(_START.match(start)), _conversations)

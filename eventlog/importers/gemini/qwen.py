@@ -6,13 +6,11 @@ before it by the summary in its history; other `system` records are the program'
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 from eventlog.importers.common.builder import RecordBuilder
-from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import has_record, is_object
-from eventlog.importers.common.message_lists import ListedConversation, line_conversations
+from eventlog.importers.common.message_lists import line_conversations
 from eventlog.importers.common.message_reader import ConversationReader, RecordLists
 from eventlog.importers.gemini import parts
 from eventlog.importers.gemini.cli import usage_of
@@ -94,12 +92,8 @@ def _is_record(record: dict[str, Any]) -> bool:
     )
 
 
-def _is_session(start: bytes) -> bool:
-    return has_record(start, LINES, _is_record, lambda data: b'"uuid"' in data and b'"parts"' in data)
-
-
-def _conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation]:
-    return line_conversations(file, report, lambda value: "uuid" in value, lambda first: first)
-
-
-QWEN_CODE = RecordLists(QwenMapping(), _is_session, _conversations)
+QWEN_CODE = RecordLists(
+    QwenMapping(),
+    lambda start: has_record(start, LINES, _is_record, lambda data: b'"uuid"' in data and b'"parts"' in data),
+    lambda file, report: line_conversations(file, report, lambda value: "uuid" in value, lambda first: first),
+)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from eventlog.importers.common.conversation_parts import CallInput, UserPart
+from eventlog.importers.common.conversation_parts import CallInput, CallResult, UserPart
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.streams.records import is_whole, metadata_of, text_of
-from eventlog.values import Attachment, File, Json, Text
+from eventlog.values import Attachment, File, Text, Tool
 
 __all__ = [
     "PROVIDER",
@@ -143,26 +143,13 @@ _RESULTS = ("error", "output", "outputs", "results", "tools", "result")
 _MEDIA = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp"}
 
 
-class CallItem(NamedTuple):
-    """Call of an item."""
-
-    id: str
-    tool: str
-    given: CallInput
-    provider: bool
-    metadata: Json | None
-
-
 class OutputItem(NamedTuple):
     """Result of a call; `call` is "" when the item does not name it."""
 
     call: str
-    text: str
+    result: CallResult
     held: bool = True
     """Whether the record may have this very text."""
-    failed: bool = False
-    interrupted: bool = False
-    attachments: tuple[Attachment, ...] = ()
     data: str = ""
     """The text of the record that the attachment holds."""
 
@@ -183,8 +170,8 @@ def _id_of(item: dict[str, Any]) -> str:
     return text_of(item.get("call_id")) or text_of(item.get("id"))
 
 
-def call_of(item: dict[str, Any], fallback: str) -> CallItem:
-    """Return the call of an item; `fallback` is an id for it."""
+def call_of(item: dict[str, Any], fallback: str) -> tuple[Tool, CallInput]:
+    """Return the call of an item, and its input; `fallback` is an id for it."""
     kind, function = text_of(item.get("type")), item.get("function")
     tool = text_of(item.get("name")) if kind in _NAMED else _TOOLS.get(kind, kind.removesuffix("_call"))
     given = next((item[name] for name in _INPUTS if item.get(name) is not None), None)
@@ -199,7 +186,7 @@ def call_of(item: dict[str, Any], fallback: str) -> CallItem:
     environment = item.get("environment")
     hosted = is_object(environment) and text_of(environment.get("type")).startswith("container")
     provider = kind in _PROVIDERS or item.get("execution") == "server" or (kind == "shell_call" and hosted)
-    return CallItem(_id_of(item) or fallback, tool, call_input(given), provider, about)
+    return Tool(_id_of(item) or fallback, tool, provider, about), call_input(given)
 
 
 def output_of(item: dict[str, Any], batch: ImportBatch) -> OutputItem | None:
@@ -212,21 +199,21 @@ def output_of(item: dict[str, Any], batch: ImportBatch) -> OutputItem | None:
     failed = item.get("status") == "failed" or bool(item.get("error"))
     found = item.get("output") if "output" in item else next((item[name] for name in _RESULTS if item.get(name)), None)
     if kind == "tool_search_output":
-        return OutputItem(call, dump(item.get("tools", [])), held=False)
+        return OutputItem(call, CallResult(dump(item.get("tools", []))), held=False)
     if is_object(found):
         failed = failed or found.get("success") is False
         inner = found.get("content", found.get("text"))
         found = dump(found) if inner is None else inner
         if not isinstance(inner, str) and not is_array(inner):
-            return OutputItem(call, text_of(found), held=False, failed=failed)
+            return OutputItem(call, CallResult(text_of(found), failed), held=False)
     if isinstance(found, str):
         interrupted = found == "aborted" or found.startswith("aborted by user")
-        return OutputItem(call, found, failed=failed or interrupted, interrupted=interrupted)
+        return OutputItem(call, CallResult(found, failed or interrupted, interrupted))
     texts = texts_of(found)
     files = attachments_of(found, batch)
     if is_array(found) and (texts or files or not found):
-        return OutputItem(call, "\n".join(texts), len(texts) == 1, failed, attachments=files)
-    return OutputItem(call, "" if found is None else dump(found), held=False, failed=failed)
+        return OutputItem(call, CallResult("\n".join(texts), failed, attachments=files), len(texts) == 1)
+    return OutputItem(call, CallResult("" if found is None else dump(found), failed), held=False)
 
 
 def _provided(kind: str, item: dict[str, Any], batch: ImportBatch) -> OutputItem:
@@ -235,10 +222,10 @@ def _provided(kind: str, item: dict[str, Any], batch: ImportBatch) -> OutputItem
     if kind == "image_generation_call":
         data = text_of(item.get("result"))
         if not data:
-            return OutputItem("", text_of(item.get("status")), held=False, failed=True)
+            return OutputItem("", CallResult(text_of(item.get("status")), failed=True), held=False)
         mime = _MEDIA.get(text_of(item.get("output_format")), "image/png")
         is_url = data.startswith(("http://", "https://", "data:"))
         image = Attachment(mime, batch.content(data if is_url else f"data:{mime};base64,{data}"))
-        return OutputItem("", "", False, failed, attachments=(image,), data="" if is_url else data)
+        return OutputItem("", CallResult("", failed, attachments=(image,)), held=False, data="" if is_url else data)
     found = next((item[name] for name in _RESULTS if item.get(name)), "")
-    return OutputItem("", found if isinstance(found, str) else dump(found), failed=failed)
+    return OutputItem("", CallResult(found if isinstance(found, str) else dump(found), failed))

@@ -103,8 +103,8 @@ def _reasoning(to: RecordBuilder, item: dict[str, Any]) -> None:
 def _call(to: RecordBuilder, item: dict[str, Any]) -> None:
     _begin(to)
     answer = to.conversation.open
-    call = call_of(item, f"call-{answer.parts if answer is not None else 0}")
-    name = to.call(call.id, call.tool, call.given, provider_executed=call.provider, metadata=call.metadata)
+    kind, given = call_of(item, f"call-{answer.parts if answer is not None else 0}")
+    name = to.call(kind.call, kind.tool, given, provider_executed=kind.provider_executed, metadata=kind.metadata)
     _result(to, name, item)
 
 
@@ -117,11 +117,11 @@ def _result(to: RecordBuilder, call: str, item: dict[str, Any]) -> bool:
         to.conversation.remainder.move(output.data, "attachment")
     return to.result(
         output.call or call,
-        output.text,
+        output.result.output,
         tool="tool_search" if item.get("type") == "tool_search_output" else "" if call else text_of(item.get("name")),
-        failed=output.failed,
-        interrupted=output.interrupted,
-        attachments=() if output.failed else output.attachments,
+        failed=output.result.failed,
+        interrupted=output.result.interrupted,
+        attachments=output.result.attachments,
         held=output.held,
     )
 

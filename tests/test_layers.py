@@ -45,14 +45,14 @@ LAYERS: dict[str, str] = {
         | aider chatgpt claude_code cline codex gemini pi role_list watched_files | reconcile formats | one_file | growing_file
         | followed_files | __init__
     """,
-    "eventlog.search": "spacing said file | hit snippet rows | asked commit_rows sight | catch_up read usage | results | search",
+    "eventlog.search": "spacing said file | hit rows | asked commit_rows sight | catch_up read usage | results | search",
     "eventlog.adapters": """
         settled unshared odd_values signed name_keys claude_uuids
-        | claude_keys pydantic_messages framework_feed langgraph claude_nodes | pydantic_entries google_adk_events openai_feed | google_adk_keys
+        | pydantic_messages framework_feed langgraph claude_nodes | pydantic_entries google_adk_events openai_feed | google_adk_keys
         | google_adk google_adk_artifacts openai_agents pydantic_ai claude_transcript | claude_agent
     """,
     "eventlog.adapters.langgraph": """
-        items records stored ttl_sweeper | answers | messages | message_list sturdy | thread | reading threads | rejoined | removal | item_store saver | __init__
+        items records stored ttl_sweeper | messages | message_list sturdy | thread | reading threads | rejoined | removal | item_store saver | __init__
     """,
     "eventlog.testing": "file_search said | place | worker | contract | __init__",
     "eventlog.aio": "awaiting subscription | reply turn | session | __init__",

@@ -4,6 +4,9 @@ The SDK's `SessionStore` is a protocol; of the SDK only `fold_session_summary` i
 makes the summaries that the SDK lists sessions by, each of the one before. They are values, kept in
 the appends of what they sum up. A transcript with a sub-path is a sub-session of the main one's. A
 deletion erases.
+
+Names are `PROJECT/SESSION`, and of a sub-agent's transcript `PROJECT/SESSION/SUBPATH`. Slashes in
+projects and sessions are written as in URLs, so no two keys have one name.
 """
 
 from __future__ import annotations
@@ -11,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from eventlog.adapters.claude_keys import MAIN, SUB, TranscriptKey, project_prefix
 from eventlog.adapters.claude_transcript import Keep, TranscriptFeed
-from eventlog.adapters.name_keys import session_of
+from eventlog.adapters.name_keys import joined, parted, session_of
 from eventlog.adapters.settled import patience, patient, settled
 from eventlog.adapters.unshared import erase_unshared
 from eventlog.errors import CallError, NotFoundError
@@ -24,9 +26,61 @@ from eventlog.importers.common.json_lines import is_object
 from eventlog.records.json_value import dumped, parsed
 from eventlog.session.session import Session
 from eventlog.store import Store
-from eventlog.validation import each
+from eventlog.validation import each, require
 
-__all__ = ["FORMAT", "EverdeltaSessionStore"]
+__all__ = ["FORMAT", "EverdeltaSessionStore", "TranscriptKey"]
+
+MAIN = "claude-agent"
+"""Format of the names of main transcripts."""
+SUB = "claude-agent-sub"
+"""Format of the names of transcripts with a sub-path."""
+
+
+class TranscriptKey(NamedTuple):
+    """A key of the SDK."""
+
+    project: str
+    session: str
+    subpath: str | None = None
+
+    @classmethod
+    def of(cls, key: Any) -> TranscriptKey:
+        """Return the key that the SDK's dict says."""
+        if not is_object(key):
+            raise CallError("a session key is a dict with project_key and session_id")
+        project, session, subpath = (key.get(field) for field in ("project_key", "session_id", "subpath"))
+        for text in (project, session, *(() if subpath is None else (subpath,))):
+            require(str, text, "project_key, session_id and subpath of a session key are str")
+        if subpath == "":
+            raise CallError("the subpath of a session key is empty: omit it for the main transcript")
+        return cls(str(project), str(session), subpath)
+
+    @classmethod
+    def named(cls, key: str) -> TranscriptKey:
+        """Return the key of the name of a main transcript."""
+        return cls(*parted(key))
+
+    @property
+    def main(self) -> TranscriptKey:
+        """The key of the main transcript."""
+        return TranscriptKey(self.project, self.session)
+
+    @property
+    def prefix(self) -> str:
+        """How the names of the session's sub-paths begin."""
+        return joined(self.project, self.session, "")
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """The name of the transcript's session."""
+        return (MAIN, self.prefix[:-1]) if self.subpath is None else (SUB, self.prefix + self.subpath)
+
+
+def project_prefix(project: str) -> str:
+    """Return how the names of a project's sessions begin."""
+    require(str, project, "a project key is a str")
+    return joined(project, "")
+
 
 SUMMARY = "claude-agent/summary"
 """Key of the value: the SDK's data, and whether a person gave the session its title."""
@@ -43,7 +97,7 @@ def folding(feed: TranscriptFeed, transcript: TranscriptKey) -> Keep:
     """Return what folds entries into the summary of a main transcript, and keeps changes."""
     project, session, subpath = transcript
     if subpath is not None:
-        return _nothing
+        return lambda _: {}
     try:
         from claude_agent_sdk import fold_session_summary
     except ImportError as error:
@@ -64,10 +118,6 @@ def folding(feed: TranscriptFeed, transcript: TranscriptKey) -> Keep:
         return {SUMMARY: dumped(found)}
 
     return keep
-
-
-def _nothing(_entries: list[Any]) -> dict[str, str | bytes]:
-    return {}
 
 
 FORMAT = MAIN

@@ -8,8 +8,7 @@ import claude_agent_sdk
 import claude_agent_sdk._internal.session_store
 
 import eventlog
-from eventlog.adapters.claude_agent import FORMAT, EverdeltaSessionStore
-from eventlog.adapters.claude_keys import TranscriptKey
+from eventlog.adapters.claude_agent import FORMAT, EverdeltaSessionStore, TranscriptKey
 
 __all__ = ["SessionStore"]
 

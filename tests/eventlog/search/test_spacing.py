@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import CallError
 from eventlog.search.asked import match_of
-from eventlog.search.snippet import cut_around, matched
+from eventlog.search.results import cut_around, matched
 from eventlog.search.spacing import has_word, original_ranges, spaced
 
 RUNS = st.text("北京上海的一", min_size=1, max_size=8)

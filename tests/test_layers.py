@@ -52,7 +52,7 @@ LAYERS: dict[str, str] = {
         | google_adk google_adk_artifacts openai_agents pydantic_ai claude_transcript | claude_agent
     """,
     "eventlog.adapters.langgraph": """
-        items records stored ttl_sweeper | messages | message_list sturdy | thread | reading threads | rejoined | removal | item_store saver | __init__
+        items records stored | messages | message_list sturdy | thread | reading threads | rejoined | removal | item_store saver | __init__
     """,
     "eventlog.testing": "file_search said | place | worker | contract | __init__",
     "eventlog.aio": "awaiting subscription | reply turn | session | __init__",

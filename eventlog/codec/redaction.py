@@ -34,7 +34,7 @@ from eventlog.values import (
     Tool,
 )
 
-__all__ = ["NO_DIGEST", "blank", "blank_all", "blank_batch", "contents", "free", "is_freed", "part_of"]
+__all__ = ["NO_DIGEST", "blank", "blank_all", "blank_batch", "bodies_of", "contents", "free", "is_freed", "part_of"]
 
 NO_DIGEST = b""
 """Replaces the digest of a view, or of a request's body, that had redacted content."""
@@ -210,3 +210,8 @@ def contents(value: Any) -> Iterator[Content]:
     elif isinstance(value, (tuple, list)):
         for one in value:  # pyright: ignore[reportUnknownVariableType]  # elements of any type are searched
             yield from contents(one)
+
+
+def bodies_of(event: ev.Event) -> Iterator[Body]:
+    """Yield the bodies that an event refers to."""
+    return (found for found in contents(event) if isinstance(found, Body))

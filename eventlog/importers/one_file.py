@@ -27,8 +27,7 @@ from eventlog.importers.common.candidate import BEGINNING, Place
 from eventlog.importers.common.importer import ImportBatch, Report
 from eventlog.importers.common.json_lines import read_beginning
 from eventlog.importers.common.target import Target
-from eventlog.importers.event_jsonl.format import JsonlAppend
-from eventlog.importers.event_jsonl.reader import EventJsonl
+from eventlog.importers.event_jsonl.reader import EventJsonl, JsonlAppend
 from eventlog.importers.formats import FORMATS, detect_in
 from eventlog.importers.opencode.database import OpenCodeDatabase, OpenCodeStorage
 from eventlog.importers.opencode.importer import OpenCodeImporter

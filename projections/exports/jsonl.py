@@ -1,6 +1,6 @@
 """Export sessions as event JSONL, without loss; the importer `event_jsonl` reads it.
 
-`eventlog/importers/event_jsonl/format.py` describes the format. At most one append or one body is
+`eventlog/importers/event_jsonl/reader.py` describes the format. At most one append or one body is
 in memory.
 """
 
@@ -12,10 +12,10 @@ from typing import Any
 from eventlog.codec.decoded import events_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.large_texts import BYTES
-from eventlog.codec.redaction import blank_all
+from eventlog.codec.redaction import blank_all, bodies_of
 from eventlog.events import SCHEMA
 from eventlog.history.ranges import covers
-from eventlog.importers.event_jsonl.format import VERSION, bodies_of, line_of
+from eventlog.importers.event_jsonl.reader import VERSION, line_of
 from eventlog.integrity.fork_anchor import portable
 from eventlog.log.commit import Commit
 from eventlog.session.session import Session, Sessions

@@ -28,8 +28,10 @@ from langgraph.store.base import (
 )
 
 from eventlog.adapters.langgraph.items import (
+    MINUTES,
     Kept,
     Place,
+    TtlSweeper,
     decode,
     encode,
     end_of,
@@ -42,7 +44,6 @@ from eventlog.adapters.langgraph.items import (
     time_of,
 )
 from eventlog.adapters.langgraph.stored import bytes_of
-from eventlog.adapters.langgraph.ttl_sweeper import MINUTES, TtlSweeper
 from eventlog.adapters.odd_values import told, value_of
 from eventlog.adapters.settled import settled
 from eventlog.errors import ArgumentTypeError, ArgumentValueError, CallError, ConflictError, ErasedError

@@ -1,26 +1,31 @@
 """Items of LangGraph's store: how they lie on a shelf, and which of them a search finds.
 
 A key is the labels of the namespace, each with a full stop, one more, and the item's key. What is
-too long for a key ends in its hash, and its value says where it is.
+too long for a key ends in its hash, and its value says where it is. A thread removes the items
+whose time is over, again and again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from hashlib import sha256
 from operator import ge, gt, le, lt
+from threading import Event, Thread
 from typing import Any
 
 import msgspec
 from langgraph.store.base import MatchCondition
 
-from eventlog.errors import ArgumentValueError
+from eventlog.errors import ArgumentValueError, ClosedError, EventlogError
 from eventlog.importers.common.json_lines import is_array, is_object
+from eventlog.logger import logger
 
 __all__ = [
     "Kept",
     "Place",
+    "TtlSweeper",
     "decode",
     "encode",
     "end_of",
@@ -142,3 +147,39 @@ def matches(namespace: tuple[str, ...], condition: MatchCondition) -> bool:
     path = tuple(condition.path)
     part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
     return len(namespace) >= len(path) and all(one in {"*", label} for one, label in zip(path, part, strict=True))
+
+
+MINUTES = 5.0
+"""Minutes between two sweeps, where no setting says so."""
+
+
+class TtlSweeper:
+    """Sweeps until it is stopped, or the store is closed."""
+
+    def __init__(self, sweep: Callable[[], object], minutes: float) -> None:
+        self._sweep = sweep
+        self._seconds = minutes * 60
+        self._stopped = Event()
+        self.ended: Future[None] = Future()
+        """Done once no more is swept; cancelling it stops the thread."""
+        Thread(target=self._run, name="eventlog-ttl", daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._seconds) and not self.ended.cancelled():
+            try:
+                self._sweep()
+            except ClosedError:
+                break
+            except EventlogError as error:
+                logger().warning("items whose time is over stay until the next sweep: %s", error)
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def stop(self, timeout: float | None) -> bool:
+        """Let it end; return whether it has within `timeout` seconds."""
+        self._stopped.set()
+        try:
+            self.ended.exception(timeout)
+        except TimeoutError:
+            return False
+        return True

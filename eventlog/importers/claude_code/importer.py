@@ -27,7 +27,6 @@ from typing import Any, BinaryIO
 
 from eventlog import events as ev
 from eventlog.importers.claude_code.mapping import TURN_ENDS, ClaudeCodeMapping, input_of
-from eventlog.importers.claude_code.places import Places
 from eventlog.importers.claude_code.records import (
     CONVERSATION,
     ClaudeRecord,
@@ -39,7 +38,7 @@ from eventlog.importers.claude_code.records import (
     is_root,
     kept_of,
 )
-from eventlog.importers.claude_code.thread import AGENT_TOOLS, Thread
+from eventlog.importers.claude_code.thread import AGENT_TOOLS, Places, Thread
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.importer import (
     GrowingImporter,

@@ -3,7 +3,7 @@
 * The file's session is the id in its `session_meta`, if that is the first record; else the path.  A
   sub-agent's session has its parent's id.  A forked session's file repeats what it was forked from:
   it is a session of its own, with the other's id in its metadata (`forked_from`).
-* The model has seen the `response_item`s; `duplicates.py` handles the `event_msg`s that repeat
+* The model has seen the `response_item`s; `Duplicates` handles the `event_msg`s that repeat
   them. An event that ends a call gives its progress; the item with the output gives its result.
 * An answer (assistant message) is what the model wrote in one request: it is over when it has a
   result, or its tokens were counted.  What Codex itself puts into the history (developer's
@@ -21,9 +21,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
-from eventlog.importers.codex.duplicates import ScreenEvent
 from eventlog.importers.codex.items import ALL_KINDS, Rollout, progress_of
-from eventlog.importers.codex.records import CodexRecord, entries, is_codex, parent_of, summary_of
+from eventlog.importers.codex.records import CodexRecord, ScreenEvent, entries, is_codex, parent_of, summary_of
 from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, added
 from eventlog.importers.common.importer import GrowingImporter, ImportBatch, Report, Skipped, bounded_id, path_identity

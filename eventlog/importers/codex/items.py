@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eventlog import events as ev
-from eventlog.importers.codex.duplicates import Duplicates
-from eventlog.importers.codex.records import injected, prompt_of
+from eventlog.importers.codex.records import Duplicates, injected, prompt_of
 from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import (
     ABORTED,

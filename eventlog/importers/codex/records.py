@@ -3,10 +3,16 @@
 Today's records are `{timestamp, type, payload}`.  Older files have the item itself on the line,
 after a first line with the session's data.  The oldest have `role` and a text, or a call's
 `function`, beside a time.
+
+A rollout has messages twice: items for the model, events for the screen. The item is imported,
+because it has more.  An event waits for its item, and is imported itself when the conversation goes
+on without one.  Either may come first.  Messages are matched by their text within a turn, so the
+events of a record depend on that record and earlier ones only.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
@@ -17,8 +23,18 @@ from eventlog.importers.common.torn_lines import values
 from eventlog.importers.openai.items import texts_of
 from eventlog.streams.records import text_of
 
-__all__ = ["ITEMS", "CodexRecord", "entries", "injected", "is_codex", "parent_of", "prompt_of", "summary_of"]
-
+__all__ = [
+    "ITEMS",
+    "CodexRecord",
+    "Duplicates",
+    "ScreenEvent",
+    "entries",
+    "injected",
+    "is_codex",
+    "parent_of",
+    "prompt_of",
+    "summary_of",
+]
 
 OUTER = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
 ITEMS = frozenset(
@@ -152,3 +168,69 @@ def prompt_of(texts: list[str]) -> str:
         if text.strip() and not injected(text):
             return title_of(text)
     return ""
+
+
+RECENT = 64
+"""Texts that are remembered of a turn."""
+
+
+class ScreenEvent(NamedTuple):
+    """Event that shows a text of the "user", the "assistant" or "reasoning"."""
+
+    kind: str
+    text: str
+    line: int
+    time: int
+    images: tuple[str, ...] = ()
+
+
+class Duplicates:
+    """Events that wait for their items, and what was imported in this turn."""
+
+    def __init__(self) -> None:
+        self._waiting: list[ScreenEvent] = []
+        self._items: deque[tuple[str, int]] = deque(maxlen=RECENT)
+        self._events: deque[tuple[str, int]] = deque(maxlen=RECENT)
+
+    def add_event(self, event: ScreenEvent) -> None:
+        """Let an event wait for its item, unless the item has come."""
+        key = (event.kind, hash(event.text))
+        if key in self._items:
+            self._items.remove(key)
+        else:
+            self._waiting.append(event)
+
+    def add_item(self, kind: str, texts: list[str]) -> bool:
+        """Note an item; whether to import it, as no event with its text was imported."""
+        known = False
+        for text in texts if kind == "reasoning" else dict.fromkeys([*texts, "".join(texts), "\n".join(texts)]):
+            key = (kind, hash(text))
+            found = next((event for event in self._waiting if (event.kind, event.text) == (kind, text)), None)
+            if found is not None:
+                self._waiting.remove(found)
+            elif key in self._events:
+                self._events.remove(key)
+                known = True
+            else:
+                self._items.append(key)
+        return not known
+
+    def pop_unmatched(self, kinds: tuple[str, ...]) -> list[ScreenEvent]:
+        """Remove and return the events of these kinds that no item repeats, in order."""
+        if not self._waiting:
+            return []
+        due = [event for event in self._waiting if event.kind in kinds]
+        self._waiting = [event for event in self._waiting if event.kind not in kinds]
+        self._events.extend((event.kind, hash(event.text)) for event in due)
+        return due
+
+    def waiting(self) -> list[ScreenEvent]:
+        """Return the events that still wait."""
+        return self._waiting
+
+    def begin_turn(self) -> None:
+        """Begin a turn, in which the model may repeat texts of the turn before."""
+        self._events.clear()
+        prompts = [key for key in self._items if key[0] == "user"]
+        self._items.clear()
+        self._items.extend(prompts)

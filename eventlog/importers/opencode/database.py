@@ -212,10 +212,10 @@ class OpenCodeStorage:
         session = text_of((info or {}).get("id"))
         if info is None or not _is_name(session):
             raise ImportFormatError(f"{path}: no session of OpenCode: it has no id")
-        yield from whole_session(info, _messages(root, session, report), report)
+        yield from whole_session(info, _stored_messages(root, session, report), report)
 
 
-def _messages(root: Path, session: str, report: Report) -> Iterator[Any]:
+def _stored_messages(root: Path, session: str, report: Report) -> Iterator[Any]:
     for place in _files(root / "message" / session):
         info = _object(place, report)
         name = text_of((info or {}).get("id"))

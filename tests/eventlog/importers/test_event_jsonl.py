@@ -20,8 +20,7 @@ from eventlog.codec.upcast import UPCASTERS
 from eventlog.errors import ImportFormatError, TooNewError
 from eventlog.importers import Report, detect, import_file
 from eventlog.importers.common.json_lines import parse
-from eventlog.importers.event_jsonl.format import line_of
-from eventlog.importers.event_jsonl.reader import EventJsonl
+from eventlog.importers.event_jsonl.reader import EventJsonl, line_of
 from projections.exports.jsonl import jsonl_lines
 from projections.transcript.transcript import Transcript
 from projections.view.model_view import ModelView

@@ -10,8 +10,8 @@ import pytest
 import eventlog
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
+from eventlog.codec.redaction import bodies_of
 from eventlog.importers import import_file
-from eventlog.importers.event_jsonl.format import bodies_of
 from eventlog.session.session import Session
 from eventlog.session_store import begin_session
 from eventlog.store import Store

@@ -13,7 +13,7 @@ from typing import Any
 from eventlog import events as ev
 from eventlog.importers.anthropic.content import PROVIDER as ANTHROPIC
 from eventlog.importers.common.builder import RecordBuilder
-from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, CallInput, CallResult, Kept, UserPart
+from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, CallInput, Kept, UserPart
 from eventlog.importers.common.json_lines import DamagedLineError, dump, has_record, is_array, is_object, parse
 from eventlog.importers.common.message_lists import line_conversations
 from eventlog.importers.common.message_reader import ConversationReader, RecordLists
@@ -147,9 +147,7 @@ def _result(to: RecordBuilder, message: dict[str, Any]) -> None:
     images = [_file(to, block) for block in blocks if isinstance(block.get("data"), str)]
     failed, call, text = bool(message.get("isError")), text_of(message.get("toolCallId")), "\n".join(texts)
     files = () if failed else tuple(Attachment(image.mime, image.url) for image in images)
-    if not to.result(call, text, failed=failed, attachments=files, held=len(texts) == 1) and not to.hold(
-        call, CallResult(text, failed, attachments=files)
-    ):
+    if not to.result(call, text, failed=failed, attachments=files, held=len(texts) == 1, early=True):
         to.skip("a result for a call that is not open")
 
 

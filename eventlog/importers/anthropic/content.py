@@ -163,10 +163,7 @@ def _user(to: RecordBuilder, message: dict[str, Any], content: list[Any], *, syn
 def _result(to: RecordBuilder, block: dict[str, Any]) -> None:
     text, files = result_of(block.get("content"), to.batch)
     name, failed = text_of(block.get("tool_use_id")), bool(block.get("is_error"))
-    files = () if failed else files
-    if not to.result(name, text, failed=failed, attachments=files) and not to.hold(
-        name, CallResult(text, failed, attachments=files)
-    ):
+    if not to.result(name, text, failed=failed, attachments=() if failed else files, early=True):
         to.skip("a tool result for a call that is not open")
 
 

@@ -362,7 +362,7 @@ def _result(key: str, block: dict[str, Any], extra: Any, to: RecordBuilder) -> N
     if call is not None:
         if not late:  # a later call may have set newer ones
             set_todos(to.time, call, conversation)
-    elif not to.hold(name, result):
+    elif not conversation.hold(name, to.number, result):
         is_first = not name or conversation.has_called(name)
         to.skip("a tool result for a call that is not open" if is_first else "a second tool result for a call")
 

@@ -184,21 +184,20 @@ class RecordBuilder:
         attachments: Sequence[Attachment] = (),
         metadata: Json | None = None,
         held: bool = True,
+        early: bool = False,
     ) -> bool:
         """Complete the newest call of this id; False if no call waits for a result.
 
         Of several calls that an answer has under one id, or under none, the oldest that waits, and
         before it one of `tool`. `held`: the record has this very text. `failed` says that `output`
         is an error, `interrupted` that the tool was stopped. `attachments` are its files,
-        `metadata` is JSON of the tool.
+        `metadata` is JSON of the tool. `early` holds the result until its call comes, if it may.
         """
         require(str, call, "the id of a call is a str")
         result = CallResult(output, failed, interrupted, metadata, tuple(attachments))
-        return self.conversation.result(self.time, self._waiting(call, tool), result, held=held) is not None
-
-    def hold(self, call: str, result: CallResult, *, told: bool = True) -> bool:
-        """Hold a result until its call comes, where that is possible; `told`: report its loss."""
-        return self.conversation.hold(call, self.number if told else None, result)
+        if self.conversation.result(self.time, self._waiting(call, tool), result, held=held) is not None:
+            return True
+        return early and self.conversation.hold(call, self.number, result)
 
     def _unused(self, call: str) -> str:
         """Return the id of a call, with a number if the open answer has a call of that id."""

@@ -66,10 +66,8 @@ def _results(to: RecordBuilder, content: object) -> None:
     for found in parts.responses(content):
         result, held = parts.response_of(found, files)
         call = text_of(found.get("id")) or to.open_call(text_of(found.get("name")))
-        attachments = result.attachments
-        if not to.result(call, result.output, failed=result.failed, attachments=attachments, held=held) and not to.hold(
-            call, result
-        ):
+        attached = result.attachments
+        if not to.result(call, result.output, failed=result.failed, attachments=attached, held=held, early=True):
             to.skip("a result for a call that is not open")
 
 

@@ -70,7 +70,7 @@ def _result(to: RecordBuilder, message: dict[str, Any], role: str) -> None:
     text, files = "\n".join(texts), items.attachments_of(content, to.batch)
     tool = text_of(message.get("name"))
     if not to.result(call, text, tool=tool, attachments=files, held=len(texts) == 1):
-        to.hold(call, CallResult(text, attachments=files), told=False)
+        to.conversation.hold(call, None, CallResult(text, attachments=files))
         to.skip(f"a {role} message for no open call: imported as a synthetic user message")
         tell_user(to, message, role)
 

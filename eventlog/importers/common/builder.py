@@ -131,21 +131,18 @@ class RecordBuilder:
         """
         self.conversation.text(self.time, part or self.next_part(), text, metadata)
 
-    def reasoning(self, text: str, *, part: str = "", metadata: Json | None = None, secret: str = "") -> None:
+    def reasoning(self, text: str, *, metadata: Json | None = None, secret: str = "") -> None:
         """Add reasoning to the open answer; `secret` is a text of the record in `metadata`.
 
-        `part` and `metadata` are as in `text`.
+        `metadata` is as in `text`.
         """
-        self.conversation.reasoning(self.time, part or self.next_part(), text, metadata, secret)
+        self.conversation.reasoning(self.time, self.next_part(), text, metadata, secret)
 
-    def file(self, file: File, held: str = "", field: str = "", *, part: str = "") -> None:
-        """Add a file to the open answer; it holds the text `held` of the record, as `field`.
-
-        `part` is as in `text`.
-        """
+    def file(self, file: File, held: str = "", field: str = "") -> None:
+        """Add a file to the open answer; it holds the text `held` of the record, as `field`."""
         if held:
             self.conversation.remainder.move(held, field)
-        self.conversation.complete(self.time, part or self.next_part(), file)
+        self.conversation.complete(self.time, self.next_part(), file)
 
     def call(
         self,
@@ -235,14 +232,14 @@ class RecordBuilder:
 
     # -- compaction ------------------------------------------------------------------------------
 
-    def compaction(self, summary: str, *, id: str | Sequence[str] = (), auto: bool = True) -> None:
+    def compaction(self, summary: str, *, id: str | Sequence[str] = ()) -> None:
         """Let a summary stand for all messages so far; without a text it stands for none.
 
-        `id` is as in `user`; `auto` is False for a compaction that a user asked for.
+        `id` is as in `user`.
         """
         self.begun = True
         asked, message = self.fresh(()), self.fresh(_names(id))
-        part = self.conversation.compact(self.time, asked, auto=auto, before=None)
+        part = self.conversation.compact(self.time, asked, auto=True, before=None)
         kinds: list[tuple[Text | Reasoning, str, str]] = [(Text(self.batch.content(summary)), summary, "text")]
         self.conversation.summary(self.time, part, asked, message, kinds)
 

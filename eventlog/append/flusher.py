@@ -164,7 +164,7 @@ class Flusher:
         self._metrics.flush_nanoseconds += perf_counter_ns() - begun if dirty else 0
         with self._lock:
             for writer in dirty:
-                if not writer.is_ahead:
+                if not writer.is_ahead and not writer.buffer.awake:  # awake since: left to the next tick
                     self._dirty.pop(writer.session, None)
             store = self._store()
             if not self._dirty and store is not None:

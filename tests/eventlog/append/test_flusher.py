@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from threading import Thread
+from time import sleep
 from typing import NoReturn
 
 import pytest
@@ -84,6 +85,34 @@ def test_a_clock_that_fails_does_not_end_the_thread() -> None:
     ticking[0] = True
     text.append("b")
     assert log.wait_after([position + 1], PATIENCE)
+    store.close()
+
+
+@pytest.mark.promise(1)
+def test_a_delta_that_comes_while_a_tick_catches_up_delays_no_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Promise 1: a delta that a tick itself takes along leaves the writer to the next tick."""
+    log = FaultyLog()
+    store = Store(log, flush_interval=0.005)
+    text = opened(store, "s")
+    position = log.last_positions()[0]
+    queue = text._writer.queue
+    catch_up = queue.catch_up
+
+    def meanwhile() -> None:
+        monkeypatch.undo()
+        text.append("b")
+        catch_up()
+
+    monkeypatch.setattr(queue, "catch_up", meanwhile)
+    text.append("a")
+    assert log.wait_after([position + 1], PATIENCE)
+    while store.host.flusher.writers():
+        sleep(0.001)
+    text.append("c")
+    assert log.wait_after([position + 2], 5.0)
+    assert stored(log, "s") == {"s text": "abc"}
     store.close()
 
 

@@ -10,8 +10,8 @@ Images, from the providers' documentation of their vision models:
   edge is at most 768; 85 tokens and 170 for each tile of 512 by 512.
 
 An image whose size cannot be read costs what a large one does: 1,600, or 765 (four tiles). A PDF
-page costs 2,000 (Anthropic gives 1,500 to 3,000), any other file 1,500 in all. Models differ;
-calibration takes up what is left.
+page costs 2,000 (Anthropic gives 1,500 to 3,000), any other file 1,500 in all; a text
+what its words cost (`view/token_count.py`). Models differ; calibration takes up what is left.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def render_user_message(
     for part in message.parts:
         if part.removed:
             continue
-        found = render_user_part(part, options, resolve, shows_question=shows_question)
+        found = render_user_part(message, part, options, resolve, shows_question=shows_question)
         if reminds and isinstance(part, TextPart) and not part.synthetic:
             found = tuple(_reminder(one) for one in found)
         said += found

@@ -6,8 +6,8 @@ turns them into a provider's form.  Pure: the same part, options and bodies give
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 from eventlog.values import INTERRUPTED, WAITING, Attachment, Content, Json
 from projections.conversation.parts import (
@@ -51,8 +51,6 @@ QUESTION = "What did we do so far?"
 SUBTASK = "The following tool was executed by the user"
 MEDIA_HEADING = "Attached media from tool result:"
 REDACTED = "[Redacted]"
-NOT_SENT = ("text/plain", "application/x-directory")
-"""Kinds of files that were turned into text before."""
 
 
 def text_of(pieces: list[Content], resolve: Resolver) -> str:
@@ -72,12 +70,27 @@ def named(mime: str, filename: str | None) -> Text:
     return Text(f"[Attached {mime}: {filename or 'file'}]")
 
 
-def is_sent(part: FilePart, options: RenderOptions) -> bool:
+def _was_text(part: FilePart, beside: Iterable[Part] = ()) -> bool:
+    """Whether a program has turned a file into a text before: a directory, or a plain text.
+
+    That is one on a disk, or one `beside` a text that the program wrote in the same message.
+    """
+    mime, url = part.file.mime, part.file.url
+    if mime != "text/plain":
+        return mime == "application/x-directory"
+    if type(url) is str and url.startswith("file://"):
+        return True
+    return any(isinstance(one, TextPart) and one.synthetic for one in beside)
+
+
+def is_sent(part: Part, message: Message, options: RenderOptions) -> TypeGuard[FilePart]:
     """Whether a user's file goes to the model as such, unless a prune cleared it."""
+    if not message.user or not isinstance(part, FilePart):
+        return False
     file = part.file
     kind = _capability(file.mime)
     if (
-        file.mime in NOT_SENT
+        _was_text(part, message.parts)
         or part.removed
         or part.redacted
         or (kind is not None and kind not in options.capabilities)
@@ -120,7 +133,7 @@ def render_part(
     if part.removed:
         return NOTHING
     if message.user:
-        found = PartRendering(render_user_part(part, options, resolve, shows_question=shows_compaction))
+        found = PartRendering(render_user_part(message, part, options, resolve, shows_question=shows_compaction))
     else:
         found = _assistant_part(message, part, options, resolve, shows_compaction=shows_compaction)
     if options.constraints == UNCONSTRAINED or found is NOTHING:
@@ -133,7 +146,7 @@ def render_part(
 
 
 def render_user_part(
-    part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool
+    message: Message, part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool
 ) -> tuple[NeutralPart, ...]:
     """Render one part of a user's message, before any provider constraint."""
     match part:
@@ -141,7 +154,7 @@ def render_user_part(
             only = part.pieces[0] if len(part.pieces) == 1 else None
             text = REDACTED if part.redacted else only if type(only) is str else text_of(part.pieces, resolve)
             return (Text(text),) if text else ()
-        case FilePart() if part.file.mime not in NOT_SENT:
+        case FilePart() if not _was_text(part, message.parts):
             return (_file_part(part, options, resolve),)
         case CompactionPart():
             return (Text(QUESTION),) if shows_question else ()
@@ -208,7 +221,7 @@ def _assistant_part(
             return _reason(part, options, resolve, same=same, stated=stated)
         case ToolPart():
             return _tool(part, options, resolve, stated=stated)
-        case FilePart() if part.file.mime not in NOT_SENT:
+        case FilePart() if not _was_text(part):
             return PartRendering((_file_part(part, options, resolve),))
         case OpaquePart() if shows_compaction:
             return PartRendering((_provided(part, options, resolve),))

@@ -14,6 +14,7 @@ from hashlib import sha256
 from itertools import pairwise
 from threading import Lock
 from typing import Literal, TypeAlias
+from urllib.parse import unquote_to_bytes
 
 from eventlog import os_fork
 from eventlog.codec.large_texts import INLINE
@@ -119,10 +120,13 @@ class ViewCounter:
         """Return the tokens of a file; one behind an address counts as of unknown size."""
         data = b""
         if url.startswith("data:"):
+            head, _, said = url.partition(",")
             try:
-                data = b64decode(url.partition(",")[2])
+                data = b64decode(said) if head.endswith(";base64") else unquote_to_bytes(said)
             except (binascii.Error, ValueError):
                 data = b""
+            if mime.startswith("text/"):  # sent as a text, or charged as one
+                return self.text(data.decode(errors="replace"))
         return media_tokens(mime, data, self._model)
 
     # -- helpers -------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def clearables(
             elif isinstance(part, ReasoningPart):
                 if policy.reasoning and is_old and _is_spare(part, options.model or message.model):
                     yield Clearable(index, place, part, "reasoning")
-            elif isinstance(part, FilePart) and policy.media and is_old and message.user and is_sent(part, options):
+            elif policy.media and is_old and is_sent(part, message, options):
                 yield Clearable(index, place, part, "media")
 
 

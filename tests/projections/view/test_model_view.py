@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -40,6 +42,7 @@ from projections.conversation.state import Conversation
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower, replay
 from projections.replay.projection import apply_each
+from projections.requests.forms import RequestForm
 from projections.requests.openai import chat_messages
 from projections.transcript.transcript import TranscriptProjection
 from projections.view import neutral
@@ -337,6 +340,22 @@ def test_user_parts() -> None:
         {"type": "text", "text": "The following tool was executed by the user"},
     ]
     assert said(ev.UserMessageAdded("u"), ev.PartStarted("u", "p", Text("x", ignored=True))) == []
+
+
+@pytest.mark.parametrize("mime", ["text/plain", "text/csv"])
+@pytest.mark.parametrize("form", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+def test_a_text_file_with_its_content_is_sent_and_counted(store: eventlog.Store, form: str, mime: str) -> None:
+    """An uploaded text is in every provider's body, at the tokens of its words."""
+    session = store.create_session()
+    words = " ".join(f"row {number}" for number in range(4_000))
+    url = f"data:{mime};base64,{b64encode(words.encode()).decode()}"
+    session.user("See", files=[File(mime, url, "rows.txt")])
+    view = ModelView.of(session)
+    body = json.dumps(RequestForm(form).body(view.messages, view.system))
+    assert "row 3999" in body or b64encode(words.encode()).decode() in body
+    alone = store.create_session()
+    alone.user(words)
+    assert 0 <= view.tokens - ModelView.of(alone).tokens < 20
 
 
 def test_tool_results() -> None:

@@ -78,8 +78,9 @@ class TranscriptMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One message of the transcript; times are UTC milliseconds.
 
     `version` is that of the event that began it, and the cursor for the page before it. Programs
-    wrote a `synthetic` message, a compaction a `summary`; `covered` is the part of the compaction
-    whose summary stands for the message. A message with an `error` is as far as it came.
+    wrote a `synthetic` message, such as a question that is repeated behind a compaction; a
+    compaction wrote a `summary`; `covered` is the part of the compaction whose summary stands for
+    the message. A message with an `error` is as far as it came.
     """
 
     id: str
@@ -170,7 +171,7 @@ def _with_parts(message: Message, parts: tuple[TranscriptPart, ...]) -> Transcri
         message.model,
         message.reason,
         message.error,
-        message.synthetic,
+        message.synthetic or message.cause is not None,
         message.summary,
         message.removed,
         message.covered,

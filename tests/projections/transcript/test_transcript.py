@@ -13,6 +13,7 @@ from eventlog import events as ev
 from eventlog.codec.large_texts import to_content
 from eventlog.errors import CallError
 from eventlog.values import Agent, Patch, Retry, Subtask, Text
+from projections import CallModel, ContextWindow
 from projections.conversation.parts import TextPart
 from projections.replay.loop import replay
 from projections.transcript import backward
@@ -231,3 +232,27 @@ def test_what_was_rolled_back_is_not_said_any_more(store: eventlog.Store) -> Non
     assert len(Transcript(session, version).oldest_first()) == 6
     with pytest.raises(CallError):
         Transcript(session, 999).page()
+
+
+def test_a_question_that_a_loop_repeats_is_the_programs(store: eventlog.Store) -> None:
+    """A request is refused for its size: of the question and its repetition one is the user's."""
+    session = store.create_session()
+    session.user("first")
+    with session.assistant("acme/one") as reply:
+        reply.add_text("answer")
+        reply.finish()
+    session.user("asked once")
+    with ContextWindow(session, model="acme/one", limits=eventlog.Limits(40_000, 4_000)) as window:
+        while step := window.next_step():
+            if not isinstance(step, CallModel):
+                window.perform(step)
+                continue
+            reply, _ = window.begin(step)
+            if session.info.messages == 4:
+                reply.abort(eventlog.MessageError("overflow", "too long"))
+            else:
+                reply.add_text("done")
+                reply.finish()
+    said = [message for message in Transcript(session).oldest_first() if message.role == "user"]
+    assert ["asked once" in str(message.parts) for message in said].count(True) == 2
+    assert [message.parts[0].text for message in said if not message.synthetic] == ["first", "asked once"]

@@ -62,14 +62,19 @@ def run(
 
 def _called(session: Session, word: str) -> tuple[str, str]:
     """Return message and id of the call that a word names; one that waits goes before others."""
+    from eventlog import NotFoundError
+
     found = [call for call in session.asked_calls() if _is_named(call, word)]
     if len(found) > 1:
         listed = ", ".join(call.part for call in found)
         raise UsageFault(f"more than one call is named {word}: {listed}; give the part")
     if found:
         return found[0].message, found[0].call
-    with session.reader.deciding() as state:  # answered before, or unknown
-        facts = state.part(word)
+    try:
+        with session.reader.deciding() as state:  # answered before, or unknown
+            facts = state.part(word)
+    except NotFoundError:
+        raise NotFoundError("call that waits", word, known=[call.part for call in session.asked_calls()]) from None
     return facts.message, facts.call
 
 

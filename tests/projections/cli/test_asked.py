@@ -49,6 +49,8 @@ def test_what_waits_is_listed_and_answered(cli: Cli, store: Path) -> None:
     assert cli("asked", "--json").json == {"calls": []}
     assert "answered" in cli("timeline", "ses_two").out
     assert "not today" in cli("show", "ses_two").out
+    late = cli("answer", "ses_two", "c1", "--allow")  # its id names a call only while that waits
+    assert (late.code, "no call that waits 'c1'" in late.err) == (Exit.MISSING, True)
 
 
 @pytest.mark.parametrize(

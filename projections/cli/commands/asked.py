@@ -61,6 +61,7 @@ def run(context: Context, session: str | None, *, json: bool) -> None:
 
 def _waiting(store: Store) -> Iterator[Session]:
     """Yield the sessions of a store in which a person's answers are due."""
+    store.unfinished()  # so that a list knows which have open work, and reads no other
     cursor = None
     while True:
         page = store.newest_sessions(cursor=cursor, limit=200)

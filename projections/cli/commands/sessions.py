@@ -183,7 +183,7 @@ def _print(sessions: list[SessionInfo], short: ShortIds) -> None:
                 output.Cell(info.title, f"{_mark(info)}{info.title}"),
                 info.scope,
                 info.messages,
-                number(info.tokens),
+                None if info.locked else number(info.tokens),
                 output.Cell(info.spent, _cost(info)),
                 ", ".join(_states(info)),
                 "" if info.name is None else ":".join(info.name),

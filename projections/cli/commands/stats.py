@@ -16,6 +16,7 @@ from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.stats_tables import print_session_stats
 from projections.cli.store_option import reading, store_path
 from projections.cli.words import Context, paged_command
+from projections.reports.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -82,6 +83,7 @@ def _store_stats(store: Store, path: Path | str) -> dict[str, Any]:
         "messages": sum(info.messages for info in sessions),
         "bytes": bytes_on_disk(Path(path)) if server is None else server.bytes_stored(),
         "tokens": sum(info.tokens for info in sessions),
+        "locked": sum(info.locked for info in sessions),
         **_money(total(spent.values())),
         "dearest": [_spender(info, spent) for info in _most(sessions, lambda info: spent[info.id].known)],
         "largest": [_spender(info, spent) for info in _most(sessions, lambda info: info.tokens)],
@@ -142,6 +144,7 @@ def _print_store(totals: dict[str, Any], ids: Iterable[str], prices: str) -> Non
     path = totals.pop("path")
     lists = {"most expensive": totals.pop("dearest"), "most tokens": totals.pop("largest")}
     money = {name: totals.pop(name) for name in ("unpriced", "estimated", "cost", "estimate")}
+    locked = totals.pop("locked")
     rows: list[tuple[str, object]] = [(name, number(count)) for name, count in totals.items()]
     rows.append(("cost", "unknown" if money["cost"] is None else _amount(money["cost"])))
     if money["unpriced"]:
@@ -150,6 +153,8 @@ def _print_store(totals: dict[str, Any], ids: Iterable[str], prices: str) -> Non
     if money["estimate"] is not None:
         rows.append((f"estimate, prices of {prices}", _amount(money["estimate"], about="≈ ")))
     output.table(["store", path], rows, numbers=[path])
+    if locked:
+        output.note(f"the tokens, calls and cost of {counted(locked, 'session')} without a key are in no sum")
     short = ShortIds(ids)
     for title, found in lists.items():
         if found and output.terminal():
@@ -173,20 +178,19 @@ def _print_store(totals: dict[str, Any], ids: Iterable[str], prices: str) -> Non
 
 def _print_days(days: list[dict[str, Any]]) -> None:
     """Print a row for each day; 0 is the day of what has no time."""
-    numbers = ["sessions", "replies", "errors", "calls", "input", "cached", "output", "cost"]
+    numbers = ["sessions", "replies", "errors", "calls", "input", "cache read", "cache write", "output", "cost"]
     output.table(
         ["day", *numbers],
         [
             (
                 datetime.fromtimestamp(each["day"] / 1000, UTC).date().isoformat() if each["day"] else "no date",
-                *(number(each[name]) for name in ("sessions", "replies", "errors", "calls", "input")),
-                number(each["cache_read"] + each["cache_write"]),
-                number(each["output"]),
+                *(number(each[name.replace(" ", "_")]) for name in numbers[:-1]),
                 _cost(each) or ("unknown" if each["calls"] else None),
             )
             for each in days
         ],
         numbers=numbers,
+        optional=["calls", "cache write"],
         styles={"day": "yellow", "cost": "green"},
     )
 

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 import eventlog
+from eventlog.session.open_work_cache import Work
+from eventlog.session.outcome import open_work
+from eventlog.session.reader import SessionReader as Reader
 from projections.cli.exits import Exit
 from tests.support.cli_runner import Cli, valid
 
@@ -66,3 +69,25 @@ def test_a_wrong_answer_changes_nothing(cli: Cli, words: list[str], code: int) -
     """A wrong answer is told, and the call waits on."""
     assert cli("answer", *words).code == code
     assert len(cli("asked", "--json").json["calls"]) == 2
+
+
+def test_a_session_without_open_work_is_not_read(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it is known which sessions have open work, a list of all calls reads no other."""
+    with eventlog.open(store) as opened:
+        for number in range(20):
+            done = opened.create_session(id=f"done_{number}")
+            done.user("hello")
+            with done.assistant("a/b") as reply:
+                reply.add_text("hi")
+                reply.finish()
+            done.rename("Greetings")
+        opened.unfinished()
+    read: list[Reader] = []
+
+    def reading(reader: Reader) -> Work:
+        read.append(reader)
+        return open_work(reader)
+
+    monkeypatch.setattr("eventlog.session.status.open_work", reading)
+    assert len(cli("asked", "--json").json["calls"]) == 2
+    assert read == []

@@ -239,6 +239,7 @@ def test_usage_is_shown_over_time(page: Page, served: tuple[Path, str]) -> None:
     page.get_by_role("link", name="Usage").click()
     page.get_by_role("img", name="Cost by day; the table has the numbers").wait_for()
     assert "2026-01-15" in page.get_by_role("table", name="By day").inner_text()
+    assert "on 2026-01-15" in page.locator(".bars figcaption").inner_text()  # the dearest day
     page.get_by_role("link", name="Tokens").click()
     page.get_by_role("img", name="Tokens by day; the table has the numbers").wait_for()
     page.get_by_role("table", name="By scope").get_by_role("link", name="alice").click()
@@ -354,6 +355,20 @@ def test_a_phone_says_which_side_is_which(started: Browser, served: tuple[Path, 
             assert page.get_by_role("heading", name="What the model saw").is_visible() is not marked
 
 
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_figures_of_steps_stand_below_each_other(started: Browser, served: tuple[Path, str], width: int) -> None:
+    """A step that called tools has its figures where the others have them."""
+    with shown_at(started, width, "dark") as page:
+        open_view(page, served[1], "steps")
+        page.locator(".tools-cell", has_text="grep").first.wait_for(state="attached")
+        rows = page.locator(".steps-table tbody tr")
+        lefts = rows.evaluate_all(
+            "all => all.map(row => Math.round(row.querySelector('.n').getBoundingClientRect().left))"
+        )
+        assert len(lefts) > 2
+        assert len(set(lefts)) == 1
+
+
 def test_every_step_has_its_request(page: Page, served: tuple[Path, str]) -> None:
     """A step shows verdict, both digests, tokens, cost, and the messages that were sent."""
     page.goto(f"{served[1]}#/s/talk/steps")
@@ -398,7 +413,7 @@ def test_a_search_finds_what_was_said_and_leads_there(page: Page, served: tuple[
 def test_a_tree_leads_to_forks_and_sub_sessions(page: Page, served: tuple[Path, str]) -> None:
     """The tree names forks with their version, and sub-sessions; both can be opened."""
     page.goto(f"{served[1]}#/s/talk/tree")
-    page.get_by_role("link", name=re.compile("sub-session.*Look for other slow imports")).wait_for()
+    page.get_by_role("link", name=re.compile(r"sub-session.*Look for other slow imports.*, took \d+ ms")).wait_for()
     page.get_by_role("link", name=re.compile(r"fork at v\d+ The same with a larger batch unfinished")).click()
     page.get_by_role("heading", name="The same with a larger batch").wait_for()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from click import Choice, UsageError, option
 
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+_By: TypeAlias = Literal["day", "model", "scope"]
+
 
 @paged_command
 @OPTIONAL_SESSION
-@option("--by", type=Choice(["day"]), help="List the usage of the store by day of UTC.")
+@option("--by", type=Choice(get_args(_By)), help="List the usage of the store by day of UTC, model or scope.")
 @JSON
-def run(context: Context, session: str | None, by: str | None, *, json: bool) -> None:
+def run(context: Context, session: str | None, by: _By | None, *, json: bool) -> None:
     """Count what a session or the store holds, and what it cost.
 
     Of the store it also lists the sessions that cost most, and those with most tokens. A call
@@ -42,13 +44,13 @@ def run(context: Context, session: str | None, by: str | None, *, json: bool) ->
         raise UsageError("--by is for the store: leave the session out")
     with reading(context) as store:
         if by is not None:
-            from projections.reports.usage_days import days_json
+            from projections.reports.usage_days import sums_by
 
-            days = days_json(store.usage_by_day(wait=None).days)
+            sums = sums_by(store.usage_by_day(wait=None).days, by)
             if json:
-                output.document({"days": days})
+                output.document({f"{by}s": sums})
             else:
-                _print_days(days)
+                _print_sums(sums, by)
             return
         if session is None:
             totals = _store_stats(store, store_path(context))
@@ -176,23 +178,31 @@ def _print_store(totals: dict[str, Any], ids: Iterable[str], prices: str) -> Non
             )
 
 
-def _print_days(days: list[dict[str, Any]]) -> None:
-    """Print a row for each day; 0 is the day of what has no time."""
+def _print_sums(sums: list[dict[str, Any]], by: _By) -> None:
+    """Print a row for each day, model or scope; 0 is the day of what has no time."""
     numbers = ["sessions", "replies", "errors", "calls", "input", "cache read", "cache write", "output", "cost"]
     output.table(
-        ["day", *numbers],
+        [by, *numbers],
         [
             (
-                datetime.fromtimestamp(each["day"] / 1000, UTC).date().isoformat() if each["day"] else "no date",
+                _name(each[by], by),
                 *(number(each[name.replace(" ", "_")]) for name in numbers[:-1]),
                 _cost(each) or ("unknown" if each["calls"] else None),
             )
-            for each in days
+            for each in sums
         ],
         numbers=numbers,
-        optional=["calls", "cache write"],
-        styles={"day": "yellow", "cost": "green"},
+        optional=["errors", "replies", "calls", "cache write"],
+        flexible=[] if by == "day" else [by],
+        styles={by: "yellow", "cost": "green"},
     )
+
+
+def _name(key: int | str, by: _By) -> str:
+    """Return the name of a row."""
+    if isinstance(key, int) and key:
+        return datetime.fromtimestamp(key / 1000, UTC).date().isoformat()
+    return str(key or f"no {'date' if by == 'day' else by}")
 
 
 def _session_stats(session: Session) -> dict[str, Any]:

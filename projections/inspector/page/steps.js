@@ -133,7 +133,7 @@ function Step({ id, number }) {
           <dt>Recorded digest</dt><dd class="mono small wrap">${step.recorded || "none"}</dd>
           <dt>Rebuilt digest</dt><dd class="mono small wrap">${step.rebuilt || "none"}</dd>
           <dt>Tokens in</dt><dd>${count(step.counted)} counted before sending${step.reported !== null ? html`, ${count(step.reported)} reported <span class="dim">(${count(step.cache_read)} from a cache, ${count(step.cache_write)} written to it, ${count(step.input)} others)</span>` : ", none reported"}</dd>
-          ${step.cache && (step.cache.expected || step.cache.reported) ? html`<dt>From the cache</dt><dd>${count(step.cache.reported)} of ${count(step.cache.expected)} tokens that the request before had, too${step.cache.missed ? html` <span class="dim">(missed ${missed(step.cache)})</span>` : ""}</dd>` : null}
+          ${step.cache && (step.cache.expected || step.cache.reported) ? html`<dt>From the cache</dt><dd>${count(step.cache.reported)} ${step.cache.reported > step.cache.expected ? `tokens, more than the ${count(step.cache.expected)} that the request before had` : `of ${count(step.cache.expected)} tokens that the request before had, too`}${step.cache.missed ? html` <span class="dim">(missed ${missed(step.cache)})</span>` : ""}</dd>` : null}
           <dt>Tokens out</dt><dd>${step.reported === null ? "–" : count(step.output)}${step.reasoning ? html` <span class="dim">(${count(step.reasoning)} of them reasoning)</span>` : ""}</dd>
           <dt>Cost</dt><dd><${Cost} ...${step} none="not known" />${step.estimate ? html` <span class="dim">by list prices of ${step.prices}; none was recorded</span>` : ""}</dd>
           <dt>Model</dt><dd>${step.model || "–"}</dd>

@@ -87,7 +87,7 @@ function Bars({ days, show }) {
   const top = whole(most);
   const legend = pieces.length > 1 && pieces.filter((_, index) => bars.some((bar) => bar.parts[index]));
   return html`<figure class="bars">
-    <figcaption><b>${label}</b> by ${step > 1 ? `${step} days` : "day"}, at most ${words(top)}${top > 0 && ` on ${iso(most.day)}`}${legend && legend.map(([name, kind]) => html` <span class="nowrap"><span class=${`swatch ${kind}`} aria-hidden="true"></span>${name}</span>`)}</figcaption>
+    <figcaption><b>${label}</b> by ${step > 1 ? `${step} days` : "day"}, at most ${words(top)}${top > 0 && ` ${step > 1 ? "from" : "on"} ${iso(most.day)}`}${legend && legend.map(([name, kind]) => html` <span class="nowrap"><span class=${`swatch ${kind}`} aria-hidden="true"></span>${name}</span>`)}</figcaption>
     <div style=${{ maxWidth: `${Math.max(3, bars.length) * 2.5}rem` }}><svg viewBox=${`0 0 ${bars.length * 10} 100`} preserveAspectRatio="none" role="img" aria-label=${`${label} by day; the table has the numbers`}>
       ${bars.map((bar, index) => {
         let low = 100;

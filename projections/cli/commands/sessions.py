@@ -84,6 +84,8 @@ def run(
                 for info in found
             ]
             output.document({"sessions": rows, "next": following})
+        elif not found and output.terminal():
+            output.note("no session is in the list")
         else:
             short = ShortIds(head.session for head in store.log.heads()) if output.terminal() else ShortIds(())
             _print(found, short)

@@ -139,7 +139,7 @@ function Step({ id, number }) {
           <dt>Model</dt><dd>${step.model || "–"}</dd>
           <dt>When</dt><dd>${moment(step.time, { seconds: true })}${step.ended ? `, took ${duration(step.ended - step.time)}` : ""}${firstAfter(step) === null ? "" : `, the answer began after ${duration(firstAfter(step))}`}</dd>
           ${step.tools.length > 0 && html`<dt>Tools</dt><dd>${step.tools.map((run, index) => html`${index ? ", " : ""}<span class="tool-name">${run.tool}</span> ${ran(run)}${run.answer && ` (${run.answer})`}${run.failed ? " (failed)" : ""}`)}</dd>`}
-          <dt>Made from</dt><dd>${step.view_version ? html`<a href=${link("s", id, "versions") + `?at=${step.view_version}`}>version ${count(step.view_version)}</a> of the session <span class="dim">(form ${step.renderer})</span>` : "not recorded"}</dd>
+          <dt>Made from</dt><dd>${step.view_version ? html`<a href=${link("s", id, "versions") + `?at=${step.view_version}`}>version ${count(step.view_version)}</a> of the session <span class="dim">(form ${step.renderer})</span>` : html`not recorded; <a href=${link("s", id, "versions") + `?at=${step.version}`}>version ${count(step.version)}</a> is when it began`}</dd>
         </dl>
         ${!request && html`<p class="empty">The request cannot be rebuilt${step.reason ? `: ${step.reason}` : ""}.</p>`}
         ${request && html`

@@ -11,7 +11,7 @@ from eventlog.session.open_work_cache import Work
 from eventlog.session.outcome import open_work
 from eventlog.session.reader import SessionReader as Reader
 from projections.cli.exits import Exit
-from tests.support.cli_runner import Cli, valid
+from tests.support.cli_runner import Cli, on_terminal, valid
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +69,15 @@ def test_a_wrong_answer_changes_nothing(cli: Cli, words: list[str], code: int) -
     """A wrong answer is told, and the call waits on."""
     assert cli("answer", *words).code == code
     assert len(cli("asked", "--json").json["calls"]) == 2
+
+
+def test_an_empty_list_is_said_to_be_empty(store: Path, tmp_path: Path) -> None:
+    """On a terminal a list without an entry is a sentence, not a blank line."""
+    with eventlog.open(tmp_path / "empty"):
+        pass
+    assert on_terminal("--store", tmp_path / "empty", "asked")[1].strip() == "no call waits for a person"
+    assert on_terminal("--store", tmp_path / "empty", "sessions")[1].strip() == "no session is in the list"
+    assert "no undo" in on_terminal("--store", store, "asked")[1]
 
 
 def test_a_session_without_open_work_is_not_read(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

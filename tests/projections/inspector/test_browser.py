@@ -16,6 +16,7 @@ import eventlog
 from benchmarks.engine import filled
 from benchmarks.workloads import small_turns
 from eventlog.importers import import_file
+from eventlog.values import Tokens, Usage
 from projections.inspector.room import Room
 from tests.support.inspected_store import LARGE, hostile, inspected_store
 from tests.support.inspector_server import browser, serving
@@ -353,6 +354,28 @@ def test_a_phone_says_which_side_is_which(started: Browser, served: tuple[Path, 
             assert page.locator(".side-mark", has_text="The model saw").first.is_visible() is marked
             assert page.locator(".side-mark", has_text=re.compile("^Said$")).first.is_visible() is marked
             assert page.get_by_role("heading", name="What the model saw").is_visible() is not marked
+
+
+def test_an_imported_step_leads_to_what_was_seen(started: Browser, tmp_path: Path) -> None:
+    """A step without a recorded view leads to its version; an estimated cost is one line."""
+    with eventlog.open(tmp_path / "store", prices=lambda _model, _tokens: None) as store:
+        session = store.create_session(id="bare")
+        session.user("hello")
+        with session.assistant("openai/gpt-5") as reply:
+            reply.step()
+            reply.add_text("hi")
+            reply.end_step(usage=Usage(Tokens(20_000_000, 100)))
+            reply.finish()
+    with serving(tmp_path / "store") as address, shown_at(started, 1440, "dark") as page:
+        page.goto(address)
+        cost = page.locator(".num b", has_text="$25.00")
+        cost.wait_for()
+        assert "≈" in cost.inner_text()
+        assert cost.evaluate("one => one.getClientRects()[0].height") < 30
+        page.goto(f"{address}#/s/bare/steps/1")
+        page.get_by_role("link", name=re.compile(r"^version \d+$")).click()
+        page.get_by_role("heading", name="What the model saw").wait_for()
+        assert "versions?at=" in page.url
 
 
 @pytest.mark.parametrize("width", [390, 1024, 1440])

@@ -44,8 +44,11 @@ def page_of(
 ) -> SessionPage:
     """Return the sessions of a scope, or of all, that come after a cursor; None is no filter.
 
-    `state_of` is asked for the state of each session that is shown.
+    `state_of` is asked for the state of each session that is shown. `KeyMissingError` for a scope
+    of an encrypted log without keys: which sessions have it is not known.
     """
+    if scope:
+        log.require_keys()
     name = None if scope is None else log.scope_name(scope)
 
     def belongs(head: Head, info: SessionInfo) -> bool:

@@ -70,7 +70,7 @@ class FileFault(Exception):  # noqa: N818  # wraps an error and is none of its o
 
 _PIECES = (
     "`eventlog show --json` lists those there are; a piece of an id names it from 6 characters on, "
-    "and a number is a version"
+    "and a number is a version, not a piece of an id"
 )
 _ADVICE = {
     "store": "import something first (`eventlog import FILE`), or name another store with --store",

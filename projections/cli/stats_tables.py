@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from projections.cli import output
-from projections.cli.amounts import number
+from projections.cli.amounts import dollars, number
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -43,7 +43,12 @@ def print_session_stats(session: Session) -> None:
         output.gap()
         columns = ["model", "calls", "input", "output", "reasoning", "cache_read", "cache_write", "cost"]
         rows = [
-            [whose, totals.model, *(number(getattr(totals, name)) for name in columns[1:-1]), _cost(totals)]
+            [
+                whose,
+                totals.model,
+                *(number(getattr(totals, name)) for name in columns[1:-1]),
+                output.Cell(_cost(totals), _sum(totals)),
+            ]
             for whose, by_model in whole.items()
             for totals in by_model
         ]
@@ -53,7 +58,7 @@ def print_session_stats(session: Session) -> None:
             rows,
             numbers=names[1:],
             flexible=["model"],
-            optional=["reasoning", "cache write", "cache read"],
+            optional=["reasoning"],
             styles={"model": "magenta", "cost": "green"},
         )
 
@@ -67,6 +72,14 @@ def _cost(totals: UsageTotals) -> str:
     unpriced = f" and {counted(totals.unpriced, 'call')} of unknown cost{about}" if totals.unpriced else ""
     dates = f" at prices of {', '.join(totals.catalogues)}" if totals.catalogues else ""
     return f"${totals.cost}{dates}{unpriced}"
+
+
+def _sum(totals: UsageTotals) -> str:
+    """Return the cost in short: ≈ with an estimate, ≥ where calls of unknown cost are left."""
+    if totals.unpriced == totals.calls and not totals.estimated:
+        return "unknown"
+    sign = "≥ " if totals.unpriced > totals.estimated else "≈ " if totals.estimated else ""
+    return f"{sign}{dollars(totals.known)}"
 
 
 def _session_rows(stats: SessionStats, view: ModelView) -> list[tuple[str, object]]:

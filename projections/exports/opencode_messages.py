@@ -59,7 +59,9 @@ def record_of(items: Sequence[Timed], defaults: SessionDefaults, text: Resolver)
         _user(info)
     else:
         _assistant(info, defaults)
-        _add_usage(record, [event for _, event in items if isinstance(event, ev.UsageRecorded)])
+        used = [event for _, event in items if isinstance(event, ev.UsageRecorded)]
+        _end_step(record, used)
+        _add_usage(record, used)
     if "error" in info:
         info["error"] = _error(info["error"])
     for part in record["parts"]:
@@ -107,6 +109,16 @@ def _assistant(info: Record, defaults: SessionDefaults) -> None:
         info.update(model_record(defaults.model))
     path = info["path"]
     info["path"] = {"cwd": path["cwd"] or defaults.directory, "root": path["root"] or path["cwd"] or defaults.directory}
+
+
+def _end_step(record: Record, used: list[ev.UsageRecorded]) -> None:
+    """End the last step of an open message if it has usage, which OpenCode keeps there."""
+    kinds = [part["type"] for part in record["parts"]]
+    finish = used[-1].step if used else None
+    known = {part["id"] for part in record["parts"]}
+    if finish is None or finish in known or "step-start" not in kinds or "completed" in record["info"]["time"]:
+        return
+    record["parts"].append({"id": finish, "type": "step-finish", "reason": "unknown"})
 
 
 def _add_usage(record: Record, used: list[ev.UsageRecorded]) -> None:

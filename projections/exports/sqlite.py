@@ -57,7 +57,7 @@ CREATE TABLE parts (
 CREATE TABLE calls (
     session TEXT NOT NULL, part TEXT NOT NULL, message TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL,
     title TEXT NOT NULL, status TEXT NOT NULL, input TEXT NOT NULL, output TEXT NOT NULL, error TEXT NOT NULL,
-    arguments_pruned INTEGER NOT NULL, PRIMARY KEY (session, part),
+    arguments_pruned INTEGER NOT NULL, started TEXT, ended TEXT, answered_by TEXT, PRIMARY KEY (session, part),
     FOREIGN KEY (session, part) REFERENCES parts (session, id)
 );
 CREATE TABLE usage (
@@ -74,6 +74,8 @@ CREATE TABLE events (
 CREATE INDEX calls_by_tool ON calls (tool);
 CREATE INDEX events_by_kind ON events (kind);
 """
+_RAN = """UPDATE calls SET started = coalesce(started, ?), ended = coalesce(?, ended),
+    answered_by = coalesce(?, answered_by) WHERE session = ? AND part = ?"""
 T = TypeVar("T")
 _TOGETHER = 256
 """Rows written at a time."""
@@ -106,8 +108,9 @@ def _write(connection: sqlite3.Connection, session: Session, base: int) -> None:
         called = (part for part in message.parts if part.kind == "tool")
         _insert(connection, "calls", (_call(info.id, message.id, part) for part in called))
     for together in _together(_events(session, base)):
-        _insert(connection, "events", (row for row, _ in together))
-        _insert(connection, "usage", (usage for _, usage in together if usage is not None))
+        _insert(connection, "events", (row for row, _, _ in together))
+        _insert(connection, "usage", (usage for _, usage, _ in together if usage is not None))
+        connection.executemany(_RAN, (ran for _, _, ran in together if ran is not None))
 
 
 def _together(rows: Iterable[T]) -> Iterator[list[T]]:
@@ -158,12 +161,14 @@ def _part(session: str, message: str, place: int, part: TranscriptPart) -> tuple
 def _call(session: str, message: str, part: TranscriptPart) -> tuple[Any, ...]:
     return (
         session, part.id, message, part.call, part.tool, part.title, part.status, part.input, part.text, part.error,
-        part.arguments_pruned,
+        part.arguments_pruned, None, None, None,
     )  # fmt: skip
 
 
-def _events(session: Session, base: int) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...] | None]]:
-    """Yield a row for each event, and one more for each that records usage."""
+def _events(
+    session: Session, base: int
+) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...] | None, tuple[Any, ...] | None]]:
+    """Yield a row for each event, one more for each that records usage, and when a call ran."""
     version = session.version
     effective = session.reader.effective_ranges(version)
     redacted = {part for head, _ in forked_from(session.store.log, session.id) for part in entry_of(head).redacted}
@@ -175,7 +180,21 @@ def _events(session: Session, base: int) -> Iterator[tuple[tuple[Any, ...], tupl
         counts = isinstance(event, LASTING) or covers(effective, recorded.version)
         data = json.dumps(record["event"], ensure_ascii=False)
         row = session.id, recorded.version, _time(recorded.time), record["kind"], counts, data
-        yield row, _usage(session, recorded, event) if isinstance(event, ev.UsageRecorded) else None
+        usage = _usage(session, recorded, event) if isinstance(event, ev.UsageRecorded) else None
+        yield row, usage, _ran(session.id, row[2], event) if counts else None
+
+
+def _ran(session: str, time: str | None, event: ev.Event) -> tuple[Any, ...] | None:
+    """Return what an event says of the run of a call, for `_RAN`."""
+    match event:
+        case ev.ToolRunning():
+            return time, None, None, session, event.part
+        case ev.ToolCompleted() | ev.ToolFailed():
+            return None, time, None, session, event.part
+        case ev.CallAnswered():
+            return None, None, event.by or None, session, event.part
+        case _:
+            return None
 
 
 def _usage(session: Session, recorded: Recorded, event: ev.UsageRecorded) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eventlog.errors import CallError, EventlogError, NotFoundError, RefusedError
+from eventlog.errors import CallError, DamagedError, EventlogError, KeyMissingError, NotFoundError, RefusedError
 from eventlog.validation import require, require_or_none
 from projections.inspector import answers
 from projections.inspector.asked import AskedCalls
@@ -114,6 +114,15 @@ _ABOUT_A_SESSION: dict[str, Callable[..., dict[str, Any]]] = {
 _WITH_CATALOGUE = (answers.session, answers.history, answers.tree)
 
 
+def _remedy(error: EventlogError) -> str:
+    """Return what to do about an error that no other address avoids; "" if that is not known."""
+    if isinstance(error, KeyMissingError):
+        return ": name the key file, as in `eventlog --key-file FILE serve`; a destroyed key cannot be recovered"
+    if isinstance(error, DamagedError):
+        return ": `eventlog verify` lists all damage; restore from a backup, or save what is sound by `eventlog repair`"
+    return ""
+
+
 class _Pages:
     """The store that the routes answer from, and what is kept of it."""
 
@@ -137,7 +146,7 @@ class _Pages:
             except CallError as error:
                 return _json({"error": str(error)}, 400)
             except EventlogError as error:
-                return _json({"error": str(error)}, 500)
+                return _json({"error": f"{error}{_remedy(error)}"}, 500)
 
         return route
 

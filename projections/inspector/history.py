@@ -74,14 +74,18 @@ _JUMPING = frozenset(
 """The events that give such entries."""
 
 
+_ANSWERS = {"allow": "allowed", "deny": "denied", "stop": "stopped"}
+
+
 class ToolRun(msgspec.Struct):
-    """A call of a step: its part, its tool, and when it ran."""
+    """A call of a step: its part, its tool, when it ran, and who answered if it waited."""
 
     part: str
     tool: str
     began: int | None = None
     ended: int | None = None
     failed: bool = False
+    answer: str = ""
 
 
 class StepRow(msgspec.Struct):
@@ -117,7 +121,9 @@ class StepRow(msgspec.Struct):
     def as_json(self, *, hidden: bool) -> dict[str, Any]:
         """The row as JSON values."""
         money = {name: None if (paid := getattr(self, name)) is None else str(paid) for name in ("cost", "estimate")}
-        tools = [{**msgspec.to_builtins(run), "tool": visible(run.tool)} for run in self.tools]
+        tools = [
+            {**msgspec.to_builtins(run), "tool": visible(run.tool), "answer": visible(run.answer)} for run in self.tools
+        ]
         row = {name: getattr(self, name) for name in self.__struct_fields__}
         return {**row, **money, "tools": tools, "hidden": hidden}
 
@@ -186,6 +192,8 @@ class History:
                 self._answer(self._open[item.message], item, span.time)
             case ev.ToolRunning() if item.part in self._runs:
                 self._runs[item.part].began = span.time
+            case ev.CallAnswered() if item.part in self._runs:
+                self._runs[item.part].answer = _ANSWERS[item.verdict] + (item.by and f" by {item.by}")
             case ev.ToolCompleted() | ev.ToolFailed():
                 if isinstance(item, ev.ToolCompleted) and item.attachments:
                     self.attached[item.part] = span.first

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from eventlog.search.usage import TOKENS, DayUsage, total
+from eventlog.search.usage import DayUsage, total
 from projections.inspector.catalogue import number
 from projections.inspector.markup import visible
-from projections.reports.usage_days import days_json, grouped, sums_json
+from projections.reports.usage_days import grouped, size, sums_by, sums_json
 
 if TYPE_CHECKING:
     from eventlog import Store
@@ -39,7 +38,7 @@ def usage_over_time(store: Store, query: Mapping[str, str]) -> dict[str, Any]:
         "behind": found.behind,
         "prices": store.host.models.date,
         "total": sums_json(total(found.days)),
-        "days": days_json(found.days),
+        "days": sums_by(found.days, "day"),
         **{f"{kind}s": _listed(sums) for kind, sums in named.items()},
         **{f"more_{kind}s": max(0, len(sums) - _NAMED) for kind, sums in named.items()},
     }
@@ -47,13 +46,8 @@ def usage_over_time(store: Store, query: Mapping[str, str]) -> dict[str, Any]:
 
 def _listed(sums: dict[str, DayUsage]) -> list[dict[str, Any]]:
     """Return those with most cost and tokens first."""
-    ranked = sorted(sums.items(), key=lambda found: _size(found[1]), reverse=True)
+    ranked = sorted(sums.items(), key=lambda found: size(found[1]), reverse=True)
     return [{"name": name, "shown": visible(name), **sums_json(used)} for name, used in ranked[:_NAMED]]
-
-
-def _size(used: DayUsage) -> tuple[Decimal, int]:
-    """Return the place in a list: by cost, then by tokens."""
-    return used.cost + used.estimate, sum(getattr(used.tokens, name) for name in TOKENS)
 
 
 def models_used(store: Store) -> list[dict[str, Any]]:

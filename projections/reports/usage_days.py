@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from decimal import Decimal
+from operator import attrgetter
+from typing import Any, Literal, TypeVar
 
 from eventlog.search.usage import COUNTS, TOKENS, DayUsage, total
 
-__all__ = ["days_json", "grouped", "sums_json"]
+__all__ = ["grouped", "size", "sums_by", "sums_json"]
 
 K = TypeVar("K", int, str)
 
@@ -21,9 +23,18 @@ def grouped(parts: Iterable[DayUsage], by: Callable[[DayUsage], K]) -> dict[K, D
     return {key: total(found) for key, found in groups.items()}
 
 
-def days_json(parts: Iterable[DayUsage]) -> list[dict[str, Any]]:
-    """Return the sum of each day."""
-    return [{"day": day, **sums_json(used)} for day, used in grouped(parts, lambda used: used.day).items()]
+def sums_by(parts: Iterable[DayUsage], field: Literal["day", "model", "scope"]) -> list[dict[str, Any]]:
+    """Return the sum of each day, model or scope; days in order, the others by what they cost."""
+    groups: dict[Any, DayUsage] = grouped(parts, attrgetter(field))
+    ranked = (
+        groups.items() if field == "day" else sorted(groups.items(), key=lambda found: size(found[1]), reverse=True)
+    )
+    return [{field: key, **sums_json(used)} for key, used in ranked]
+
+
+def size(used: DayUsage) -> tuple[Decimal, int]:
+    """Return the place in a list: by cost, then by tokens."""
+    return used.cost + used.estimate, sum(getattr(used.tokens, name) for name in TOKENS)
 
 
 def sums_json(used: DayUsage) -> dict[str, Any]:

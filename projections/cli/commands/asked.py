@@ -38,6 +38,9 @@ def run(context: Context, session: str | None, *, json: bool) -> None:
     if json:
         output.document({"calls": [_row(name, call) for name, call in found]})
         return
+    if not found and output.terminal():
+        output.note("no call waits for a person")
+        return
     short, parts = ShortIds(name for name, _ in found), ShortIds(call.part for _, call in found)
     output.table(
         ["session", "call", "asked", "tool", "arguments", "reason", "waits for"],
@@ -61,6 +64,7 @@ def run(context: Context, session: str | None, *, json: bool) -> None:
 
 def _waiting(store: Store) -> Iterator[Session]:
     """Yield the sessions of a store in which a person's answers are due."""
+    store.unfinished()  # so that a list knows which have open work, and reads no other
     cursor = None
     while True:
         page = store.newest_sessions(cursor=cursor, limit=200)

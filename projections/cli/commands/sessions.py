@@ -84,6 +84,8 @@ def run(
                 for info in found
             ]
             output.document({"sessions": rows, "next": following})
+        elif not found and output.terminal():
+            output.note("no session is in the list")
         else:
             short = ShortIds(head.session for head in store.log.heads()) if output.terminal() else ShortIds(())
             _print(found, short)
@@ -183,7 +185,7 @@ def _print(sessions: list[SessionInfo], short: ShortIds) -> None:
                 output.Cell(info.title, f"{_mark(info)}{info.title}"),
                 info.scope,
                 info.messages,
-                number(info.tokens),
+                None if info.locked else number(info.tokens),
                 output.Cell(info.spent, _cost(info)),
                 ", ".join(_states(info)),
                 "" if info.name is None else ":".join(info.name),

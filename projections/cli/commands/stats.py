@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from click import Choice, UsageError, option
 
@@ -16,6 +16,7 @@ from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.stats_tables import print_session_stats
 from projections.cli.store_option import reading, store_path
 from projections.cli.words import Context, paged_command
+from projections.reports.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+_By: TypeAlias = Literal["day", "model", "scope"]
+
 
 @paged_command
 @OPTIONAL_SESSION
-@option("--by", type=Choice(["day"]), help="List the usage of the store by day of UTC.")
+@option("--by", type=Choice(get_args(_By)), help="List the usage of the store by day of UTC, model or scope.")
 @JSON
-def run(context: Context, session: str | None, by: str | None, *, json: bool) -> None:
+def run(context: Context, session: str | None, by: _By | None, *, json: bool) -> None:
     """Count what a session or the store holds, and what it cost.
 
     Of the store it also lists the sessions that cost most, and those with most tokens. A call
@@ -41,13 +44,13 @@ def run(context: Context, session: str | None, by: str | None, *, json: bool) ->
         raise UsageError("--by is for the store: leave the session out")
     with reading(context) as store:
         if by is not None:
-            from projections.reports.usage_days import days_json
+            from projections.reports.usage_days import sums_by
 
-            days = days_json(store.usage_by_day(wait=None).days)
+            sums = sums_by(store.usage_by_day(wait=None).days, by)
             if json:
-                output.document({"days": days})
+                output.document({f"{by}s": sums})
             else:
-                _print_days(days)
+                _print_sums(sums, by)
             return
         if session is None:
             totals = _store_stats(store, store_path(context))
@@ -82,6 +85,7 @@ def _store_stats(store: Store, path: Path | str) -> dict[str, Any]:
         "messages": sum(info.messages for info in sessions),
         "bytes": bytes_on_disk(Path(path)) if server is None else server.bytes_stored(),
         "tokens": sum(info.tokens for info in sessions),
+        "locked": sum(info.locked for info in sessions),
         **_money(total(spent.values())),
         "dearest": [_spender(info, spent) for info in _most(sessions, lambda info: spent[info.id].known)],
         "largest": [_spender(info, spent) for info in _most(sessions, lambda info: info.tokens)],
@@ -142,6 +146,7 @@ def _print_store(totals: dict[str, Any], ids: Iterable[str], prices: str) -> Non
     path = totals.pop("path")
     lists = {"most expensive": totals.pop("dearest"), "most tokens": totals.pop("largest")}
     money = {name: totals.pop(name) for name in ("unpriced", "estimated", "cost", "estimate")}
+    locked = totals.pop("locked")
     rows: list[tuple[str, object]] = [(name, number(count)) for name, count in totals.items()]
     rows.append(("cost", "unknown" if money["cost"] is None else _amount(money["cost"])))
     if money["unpriced"]:
@@ -150,6 +155,8 @@ def _print_store(totals: dict[str, Any], ids: Iterable[str], prices: str) -> Non
     if money["estimate"] is not None:
         rows.append((f"estimate, prices of {prices}", _amount(money["estimate"], about="≈ ")))
     output.table(["store", path], rows, numbers=[path])
+    if locked:
+        output.note(f"the tokens, calls and cost of {counted(locked, 'session')} without a key are in no sum")
     short = ShortIds(ids)
     for title, found in lists.items():
         if found and output.terminal():
@@ -171,24 +178,31 @@ def _print_store(totals: dict[str, Any], ids: Iterable[str], prices: str) -> Non
             )
 
 
-def _print_days(days: list[dict[str, Any]]) -> None:
-    """Print a row for each day; 0 is the day of what has no time."""
-    numbers = ["sessions", "replies", "errors", "calls", "input", "cached", "output", "cost"]
+def _print_sums(sums: list[dict[str, Any]], by: _By) -> None:
+    """Print a row for each day, model or scope; 0 is the day of what has no time."""
+    numbers = ["sessions", "replies", "errors", "calls", "input", "cache read", "cache write", "output", "cost"]
     output.table(
-        ["day", *numbers],
+        [by, *numbers],
         [
             (
-                datetime.fromtimestamp(each["day"] / 1000, UTC).date().isoformat() if each["day"] else "no date",
-                *(number(each[name]) for name in ("sessions", "replies", "errors", "calls", "input")),
-                number(each["cache_read"] + each["cache_write"]),
-                number(each["output"]),
+                _name(each[by], by),
+                *(number(each[name.replace(" ", "_")]) for name in numbers[:-1]),
                 _cost(each) or ("unknown" if each["calls"] else None),
             )
-            for each in days
+            for each in sums
         ],
         numbers=numbers,
-        styles={"day": "yellow", "cost": "green"},
+        optional=["errors", "replies", "calls", "cache write"],
+        flexible=[] if by == "day" else [by],
+        styles={by: "yellow", "cost": "green"},
     )
+
+
+def _name(key: int | str, by: _By) -> str:
+    """Return the name of a row."""
+    if isinstance(key, int) and key:
+        return datetime.fromtimestamp(key / 1000, UTC).date().isoformat()
+    return str(key or f"no {'date' if by == 'day' else by}")
 
 
 def _session_stats(session: Session) -> dict[str, Any]:

@@ -192,6 +192,7 @@ function Call({ part, message, session, growing, unfolded, run }) {
         ${why && html`<span class="tag why">${why}</span>`}
         ${bad && html`<span class="tag bad">failed</span>`}
         ${part.open && html`<span class="tag running">${part.status}</span>`}
+        ${run?.answer && html`<span class="tag">${run.answer}</span>`}
         <span class="dim size">${ran(run)}</span>
         <span class="dim size">${part.size ? `${compact(part.size)} chars` : ""}</span>
       </summary>

@@ -133,13 +133,13 @@ function Step({ id, number }) {
           <dt>Recorded digest</dt><dd class="mono small wrap">${step.recorded || "none"}</dd>
           <dt>Rebuilt digest</dt><dd class="mono small wrap">${step.rebuilt || "none"}</dd>
           <dt>Tokens in</dt><dd>${count(step.counted)} counted before sending${step.reported !== null ? html`, ${count(step.reported)} reported <span class="dim">(${count(step.cache_read)} from a cache, ${count(step.cache_write)} written to it, ${count(step.input)} others)</span>` : ", none reported"}</dd>
-          ${step.cache && (step.cache.expected || step.cache.reported) ? html`<dt>From the cache</dt><dd>${count(step.cache.reported)} of ${count(step.cache.expected)} tokens that the request before had, too${step.cache.missed ? html` <span class="dim">(missed ${missed(step.cache)})</span>` : ""}</dd>` : null}
+          ${step.cache && (step.cache.expected || step.cache.reported) ? html`<dt>From the cache</dt><dd>${count(step.cache.reported)} ${step.cache.reported > step.cache.expected ? `tokens, more than the ${count(step.cache.expected)} that the request before had` : `of ${count(step.cache.expected)} tokens that the request before had, too`}${step.cache.missed ? html` <span class="dim">(missed ${missed(step.cache)})</span>` : ""}</dd>` : null}
           <dt>Tokens out</dt><dd>${step.reported === null ? "–" : count(step.output)}${step.reasoning ? html` <span class="dim">(${count(step.reasoning)} of them reasoning)</span>` : ""}</dd>
           <dt>Cost</dt><dd><${Cost} ...${step} none="not known" />${step.estimate ? html` <span class="dim">by list prices of ${step.prices}; none was recorded</span>` : ""}</dd>
           <dt>Model</dt><dd>${step.model || "–"}</dd>
           <dt>When</dt><dd>${moment(step.time, { seconds: true })}${step.ended ? `, took ${duration(step.ended - step.time)}` : ""}${firstAfter(step) === null ? "" : `, the answer began after ${duration(firstAfter(step))}`}</dd>
-          ${step.tools.length > 0 && html`<dt>Tools</dt><dd>${step.tools.map((run, index) => html`${index ? ", " : ""}<span class="tool-name">${run.tool}</span> ${ran(run)}${run.failed ? " (failed)" : ""}`)}</dd>`}
-          <dt>Made from</dt><dd>${step.view_version ? html`<a href=${link("s", id, "versions") + `?at=${step.view_version}`}>version ${count(step.view_version)}</a> of the session <span class="dim">(form ${step.renderer})</span>` : "not recorded"}</dd>
+          ${step.tools.length > 0 && html`<dt>Tools</dt><dd>${step.tools.map((run, index) => html`${index ? ", " : ""}<span class="tool-name">${run.tool}</span> ${ran(run)}${run.answer && ` (${run.answer})`}${run.failed ? " (failed)" : ""}`)}</dd>`}
+          <dt>Made from</dt><dd>${step.view_version ? html`<a href=${link("s", id, "versions") + `?at=${step.view_version}`}>version ${count(step.view_version)}</a> of the session <span class="dim">(form ${step.renderer})</span>` : html`not recorded; <a href=${link("s", id, "versions") + `?at=${step.version}`}>version ${count(step.version)}</a> is when it began`}</dd>
         </dl>
         ${!request && html`<p class="empty">The request cannot be rebuilt${step.reason ? `: ${step.reason}` : ""}.</p>`}
         ${request && html`

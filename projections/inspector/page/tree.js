@@ -1,5 +1,5 @@
 // The tree of forks and sub-sessions, each with the time that it covers.
-import { html, useRef, useKeys, useLoaded, Failed, Loading, compact, counted, Cost, State, link, moment } from "./ui.js";
+import { html, useRef, useKeys, useLoaded, Failed, Loading, compact, counted, Cost, State, duration, link, moment } from "./ui.js";
 import { get } from "./api.js";
 
 export function Tree({ id }) {
@@ -26,7 +26,7 @@ export function Tree({ id }) {
     <li>
       <a class="node" href=${link("s", info.id)} aria-current=${info.id === value.of ? "true" : null}>
         <span class="node-title"><span class=${`tag ${info.forkOf ? "fork" : info.parent ? "sub" : ""}`}>${info.forkOf ? `fork at v${info.forkedAt}` : info.parent ? "sub-session" : "session"}</span> <b><bdi>${info.title || info.id}</bdi></b> <${State} state=${info.state} /></span>
-        <span class="dim small">${counted(info.messages, "message")} · ${counted(info.events, "event")}${info.calls ? ` · ${compact(info.tokens)} tokens` : ""}${info.cost || info.estimate ? html` · <${Cost} ...${info} />` : ""} · ${moment(info.created)}</span>
+        <span class="dim small">${counted(info.messages, "message")} · ${counted(info.events, "event")}${info.calls ? ` · ${compact(info.tokens)} tokens` : ""}${info.cost || info.estimate ? html` · <${Cost} ...${info} />` : ""} · ${moment(info.created)}${info.updated > info.created ? `, took ${duration(info.updated - info.created)}` : ""}</span>
         <span class="life" aria-hidden="true"><span style=${{ marginLeft: `${(100 * (info.created - from)) / span}%`, width: `${Math.max(1, (100 * (info.updated - info.created)) / span)}%` }}></span></span>
       </a>
       ${children.has(info.id) && html`<ul>${children.get(info.id).map(draw)}</ul>`}

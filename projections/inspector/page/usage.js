@@ -10,7 +10,7 @@ const tokens = (sums) => sums.input + sums.cache_read + sums.cache_write + sums.
 /** Measures: their name, and the pieces of a bar with their colour. */
 const MEASURES = {
   "": ["Cost", [["recorded", "user", (sums) => Number(sums.cost || 0)], ["by list prices", "results", (sums) => Number(sums.estimate || 0)]], dollars],
-  tokens: ["Tokens", [["in", "user", (sums) => sums.input], ["cached", "frames", (sums) => sums.cache_read + sums.cache_write], ["out", "assistant", (sums) => sums.output]], compact],
+  tokens: ["Tokens", [["in", "user", (sums) => sums.input], ["cache read", "frames", (sums) => sums.cache_read], ["cache write", "results", (sums) => sums.cache_write], ["out", "assistant", (sums) => sums.output]], compact],
   replies: ["Replies", [["replies", "assistant", (sums) => sums.replies]], count],
   errors: ["Errors", [["errors", "attachments", (sums) => sums.errors]], count],
 };
@@ -19,7 +19,8 @@ const COLUMNS = [
   ["replies", (sums) => count(sums.replies), "answers that began"],
   ["errors", (sums) => (sums.errors ? html`<b class="bad-ink">${count(sums.errors)}</b>` : "0"), "answers that ended with an error other than a stop, and failed calls that no answer shows"],
   ["tokens in", (sums) => compact(sums.input), "tokens of requests that no cache had"],
-  ["cached", (sums) => compact(sums.cache_read + sums.cache_write), "tokens that were read from a cache or written to it"],
+  ["cache read", (sums) => compact(sums.cache_read), "tokens that a cache had"],
+  ["cache write", (sums) => compact(sums.cache_write), "tokens that were written to a cache"],
   ["tokens out", (sums) => compact(sums.output)],
   ["cost", (sums) => html`<${Cost} ...${sums} none=${sums.calls ? "not known" : "–"} />`, "US dollars"],
 ];
@@ -81,14 +82,16 @@ function Bars({ days, show }) {
   const step = Math.ceil(all / MOST);
   const bars = Array.from({ length: Math.ceil(all / step) }, (_, index) => ({ day: first + index * step * DAY, parts: pieces.map(() => 0) }));
   for (const each of dated) pieces.forEach(([, , of], index) => (bars[Math.floor((each.day - first) / DAY / step)].parts[index] += of(each)));
-  const top = Math.max(...bars.map((bar) => bar.parts.reduce((sum, part) => sum + part, 0)));
+  const whole = (bar) => bar.parts.reduce((sum, part) => sum + part, 0);
+  const most = bars.reduce((found, bar) => (whole(bar) > whole(found) ? bar : found));
+  const top = whole(most);
   const legend = pieces.length > 1 && pieces.filter((_, index) => bars.some((bar) => bar.parts[index]));
   return html`<figure class="bars">
-    <figcaption><b>${label}</b> by ${step > 1 ? `${step} days` : "day"}, at most ${words(top)}${legend && legend.map(([name, kind]) => html` <span class="nowrap"><span class=${`swatch ${kind}`} aria-hidden="true"></span>${name}</span>`)}</figcaption>
+    <figcaption><b>${label}</b> by ${step > 1 ? `${step} days` : "day"}, at most ${words(top)}${top > 0 && ` ${step > 1 ? "from" : "on"} ${iso(most.day)}`}${legend && legend.map(([name, kind]) => html` <span class="nowrap"><span class=${`swatch ${kind}`} aria-hidden="true"></span>${name}</span>`)}</figcaption>
     <div style=${{ maxWidth: `${Math.max(3, bars.length) * 2.5}rem` }}><svg viewBox=${`0 0 ${bars.length * 10} 100`} preserveAspectRatio="none" role="img" aria-label=${`${label} by day; the table has the numbers`}>
       ${bars.map((bar, index) => {
         let low = 100;
-        return html`<g><title>${`${iso(bar.day)}: ${words(bar.parts.reduce((sum, part) => sum + part, 0))}`}</title><rect class="room" x=${index * 10} y="0" width="10" height="100" />
+        return html`<g><title>${`${iso(bar.day)}: ${words(whole(bar))}`}</title><rect class="room" x=${index * 10} y="0" width="10" height="100" />
           ${bar.parts.map((part, place) => {
             const height = top ? (part / top) * 100 : 0;
             low -= height;

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 import eventlog
+from eventlog.session.open_work_cache import Work
+from eventlog.session.outcome import open_work
+from eventlog.session.reader import SessionReader as Reader
 from projections.cli.exits import Exit
-from tests.support.cli_runner import Cli, valid
+from tests.support.cli_runner import Cli, on_terminal, valid
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +71,34 @@ def test_a_wrong_answer_changes_nothing(cli: Cli, words: list[str], code: int) -
     """A wrong answer is told, and the call waits on."""
     assert cli("answer", *words).code == code
     assert len(cli("asked", "--json").json["calls"]) == 2
+
+
+def test_an_empty_list_is_said_to_be_empty(store: Path, tmp_path: Path) -> None:
+    """On a terminal a list without an entry is a sentence, not a blank line."""
+    with eventlog.open(tmp_path / "empty"):
+        pass
+    assert on_terminal("--store", tmp_path / "empty", "asked")[1].strip() == "no call waits for a person"
+    assert on_terminal("--store", tmp_path / "empty", "sessions")[1].strip() == "no session is in the list"
+    assert "no undo" in on_terminal("--store", store, "asked")[1]
+
+
+def test_a_session_without_open_work_is_not_read(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it is known which sessions have open work, a list of all calls reads no other."""
+    with eventlog.open(store) as opened:
+        for number in range(20):
+            done = opened.create_session(id=f"done_{number}")
+            done.user("hello")
+            with done.assistant("a/b") as reply:
+                reply.add_text("hi")
+                reply.finish()
+            done.rename("Greetings")
+        opened.unfinished()
+    read: list[Reader] = []
+
+    def reading(reader: Reader) -> Work:
+        read.append(reader)
+        return open_work(reader)
+
+    monkeypatch.setattr("eventlog.session.status.open_work", reading)
+    assert len(cli("asked", "--json").json["calls"]) == 2
+    assert read == []

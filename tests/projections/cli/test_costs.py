@@ -59,6 +59,43 @@ def test_the_store_counts_unpriced_calls(cli: Cli, price: Decimal) -> None:
     assert Decimal(estimate) == CALLS * price
 
 
+def test_the_store_is_counted_by_model_and_by_scope(cli: Cli, tmp_path: Path) -> None:
+    """`stats --by model` and `--by scope` list what each cost, the dearest first."""
+    with eventlog.open(tmp_path / "store", prices=lambda _model, _tokens: None) as store:
+        for scope, model, cost in (("a", UNKNOWN, "0.5"), ("b", UNKNOWN, "0.25"), ("", KNOWN, "2")):
+            store.create_session(scope=scope).record_usage(eventlog.Usage(TOKENS, Decimal(cost)), model=model)
+    for by, expected in (
+        ("model", {KNOWN: "2", UNKNOWN: "0.75"}),
+        ("scope", {"no scope": "2", "a": "0.5", "b": "0.25"}),
+    ):
+        found = cli("stats", "--by", by, "--json").json
+        valid("stats", found)
+        assert all({*row} & {"day", "model", "scope"} == {by} for row in found[f"{by}s"])
+        assert [row[by] or f"no {by}" for row in found[f"{by}s"]] == [*expected]
+        rows = [line.split("\t") for line in cli("stats", "--by", by).out.splitlines()]
+        assert {row[0]: row[-1] for row in rows[1:]} == expected
+        assert rows[0][0] == by
+    shown = on_terminal("--store", tmp_path / "store", "stats", "--by", "model", columns=80)[1]
+    assert KNOWN in shown
+
+
+def test_what_a_cache_gave_and_took_is_told_apart(cli: Cli, tmp_path: Path) -> None:
+    """Tokens read from a cache and written to it are two columns; those read are always shown."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(id="cached")
+        session.record_usage(eventlog.Usage(eventlog.Tokens(1, 2, 0, 777, 333)), model=KNOWN)
+        session.record_usage(eventlog.Usage(eventlog.Tokens(1)), model=UNKNOWN)
+    header, row = (line.split("\t") for line in cli("stats", "--by", "day").out.splitlines())
+    found = dict(zip(header, row, strict=True))
+    assert (found["cache read"], found["cache write"]) == ("777", "333")
+    for columns in (80, 100, 120):
+        shown = on_terminal("--store", tmp_path / "store", "stats", "cached", columns=columns)[1]
+        assert "cache read" in shown
+        assert "777" in shown
+        days = on_terminal("--store", tmp_path / "store", "stats", "--by", "day", columns=columns)[1]
+        assert "cache read" in days.splitlines()[0]
+
+
 def test_the_store_is_counted_by_day(cli: Cli, price: Decimal) -> None:
     """`stats --by day` sums up to what the store cost, and is for the store alone."""
     found = cli("stats", "--by", "day", "--json").json

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import eventlog
+from eventlog.errors import KeyMissingError
 from eventlog.testing.file_search import files_with
 from projections.cli.exits import Exit
-from tests.support.cli_runner import Cli, program
+from tests.support.cli_runner import Cli, program, valid
 from tests.support.encrypted_store import leaks
 
 
@@ -141,3 +142,23 @@ def test_every_session_without_its_key_is_marked(cli: Cli, tmp_path: Path, keys:
     listed = cli("sessions", "--json").json["sessions"]
     assert len(listed) == 5
     assert all(info["locked"] for info in listed)
+
+
+def test_what_cannot_be_read_without_keys_is_not_told_as_nothing(cli: Cli, tmp_path: Path, keys: Path) -> None:
+    """Without keys a scope is an error, not an empty one, and tokens are left out, not 0."""
+    with eventlog.open(tmp_path / "store", keys=keys) as store:
+        session = store.create_session(id="mine", scope="alice")
+        session.user("my address")
+        session.record_usage(eventlog.Usage(eventlog.Tokens(900)), model="acme/one")
+    for words in (["erase", "--scope", "alice", "--yes"], ["sessions", "--scope", "alice"]):
+        refused = cli(*words)
+        assert (refused.code, "--key-file" in refused.err) == (Exit.MISSING, True)
+    with eventlog.open(tmp_path / "store") as store, pytest.raises(KeyMissingError):
+        store.erase_scope("alice")
+    header, row = (line.split("\t") for line in cli("sessions").out.splitlines())
+    assert dict(zip(header, row, strict=True))["tokens"] == ""
+    counted = cli("stats", "--json")
+    valid("stats", counted.json)
+    assert counted.json["store"]["locked"] == 1
+    assert "1 session without a key" in cli("stats").err
+    assert cli("erase", "--scope", "alice", "--yes", "--key-file", keys).out.startswith("mine is erased")

@@ -143,7 +143,7 @@ def test_a_number_is_a_version(cli: Cli, tmp_path: Path) -> None:
         assert cli("rollback", "session", "--before", wrong).code == code
     for command in ("explain session 0000003", "recall session 10000003", "redact session 10000003 --yes"):
         refused = cli(*command.split())
-        assert (refused.code, "a number is a version" in refused.err) == (Exit.MISSING, True)
+        assert (refused.code, "a number is a version, not a piece" in refused.err) == (Exit.MISSING, True)
     assert cli("sessions", "--json").json["sessions"][0]["version"] == version + 4
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 
 import msgspec
 import pytest
@@ -17,7 +18,19 @@ from eventlog.errors import ImportFormatError
 from eventlog.importers import import_file
 from eventlog.importers.common.conversation_parts import COVERS_NOTHING
 from eventlog.session_store import begin_session
-from eventlog.values import Attachment, File, MessageError, Model, PartKind, Reasoning, Source, Text, Tool
+from eventlog.values import (
+    Attachment,
+    File,
+    MessageError,
+    Model,
+    PartKind,
+    Reasoning,
+    Source,
+    Text,
+    Tokens,
+    Tool,
+    Usage,
+)
 from projections.exports.markdown import markdown_blocks, markdown_of
 from projections.exports.opencode import opencode_export, opencode_json
 from projections.transcript.transcript import Transcript
@@ -108,6 +121,25 @@ def test_a_native_session_in_opencodes_words(store: Store) -> None:
     assert first["time"]["compacted"] >= first["time"]["end"]
     assert (second["status"], second["error"]) == ("error", "not allowed")
     assert json.loads(opencode_json(session)) == document
+
+
+def test_the_usage_of_an_open_message_comes_back(store: Store, other: Store) -> None:
+    """A message that is still open, as imports leave the last one, keeps its usage."""
+    session = store.create_session(id="ses_open")
+    session.user("hello")
+    items = (
+        ev.AssistantMessageStarted("msg_a", model=Model("p", "m")),
+        ev.StepStarted("msg_a", "prt_s"),
+        ev.PartStarted("msg_a", "prt_t", Text("so far")),
+        ev.UsageRecorded(Usage(Tokens(7, 2, cache_read=5), Decimal("0.5")), "msg_a", "prt_f", Model("p", "m")),
+    )
+    session.append([(1_000, item) for item in items])
+    document = opencode_export(session)
+    assert document_faults(document) == []
+    assert "completed" not in document["messages"][-1]["info"]["time"]
+    import_file(other, io.BytesIO(json.dumps(document).encode()))
+    (info,) = other.sessions()
+    assert (info.tokens, info.spent) == (session.info.tokens, session.info.spent) == (14, Decimal("0.5"))
 
 
 def test_an_import_that_went_on_natively_keeps_its_fields(store: Store) -> None:

@@ -7,13 +7,14 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import eventlog
-from eventlog import Tokens, Usage
+from eventlog import Allow, Tokens, Usage
 from eventlog.errors import AlreadyExistsError
 from eventlog.store import Store
 from projections.exports.sqlite import write_sqlite
@@ -78,6 +79,24 @@ def test_all_sessions(store: Store, tmp_path: Path) -> None:
         json.loads(data)
 
 
+def test_calls_have_when_they_ran_and_who_allowed_them(tmp_path: Path) -> None:
+    """A call has its beginning, its end, and the person who answered if it waited."""
+    ticks = count(1_768_471_200_000, 1_000)
+    with eventlog.open("memory:", clock=lambda: next(ticks)) as store:
+        session = store.create_session(id="s")
+        session.user("drop it")
+        with session.assistant("a/b", id="a") as reply:
+            call = reply.tool("drop", call_id="c", id="call")
+            call.ask("no undo", input={})
+            session.answer_call("a", "c", Allow(), by="ann")
+            call.start({})
+            call.succeed("dropped")
+            reply.tool("wait", call_id="d", id="open", input={})
+            write_sqlite([session], tmp_path / "calls.db", inherited=True)
+    found = asked(tmp_path / "calls.db", "SELECT part, started < ended, answered_by FROM calls ORDER BY part")
+    assert found == [("call", 1, "ann"), ("open", None, None)]
+
+
 def test_one_session_has_what_it_inherited(store: Store, tmp_path: Path) -> None:
     """The file of a fork has the whole history under the fork's name."""
     path = tmp_path / "one.db"
@@ -111,7 +130,7 @@ def test_the_queries_of_the_page_work(store: Store, tmp_path: Path) -> None:
     write_sqlite((store.session(info.id) for info in store.sessions()), path, inherited=False)
     page = (Path(eventlog.__file__).parents[1] / "projections/exports/SQLITE.md").read_text(encoding="utf-8")
     questions = [part for part in page.split("```sql\n")[1].split("```")[0].split(";") if part.strip()]
-    assert len(questions) == 4
+    assert len(questions) == 5
     assert all(asked(path, question) for question in questions)
     (line,) = [line for line in page.splitlines() if line.startswith('sqlite3 chats.db "')]
     rows = [json.loads(row) for (row,) in asked(path, line.split('"')[1])]

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 import eventlog
-from eventlog import UsageByDay
+from eventlog import Allow, Deny, UsageByDay
 from eventlog.errors import CallError, NotFoundError
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -548,6 +548,27 @@ def test_a_step_has_its_tools_and_its_times(store: Store) -> None:
     assert run["began"] <= run["ended"]
     assert (step["reported"], step["output"], step["cost"]) == (7, 2, "0.5")
     assert answers.spent(Room(store, "timed"), {"first": "1000"})["messages"] == {}
+
+
+def test_a_call_that_waited_says_who_answered(store: Store) -> None:
+    """A call that a person allowed or denied has the answer and the person, also once it ran."""
+    session = store.create_session(id="waited")
+    session.user("go")
+    with session.assistant("acme/one", id="a") as reply:
+        reply.step()
+        for name in ("c", "d"):
+            reply.tool("drop", call_id=name, id=name).ask("no undo", input={})
+        session.answer_call("a", "c", Allow(), by="ann \u202e")
+        session.answer_call("a", "d", Deny("no"), by="bob")
+        reply.call("c").start({})
+        reply.call("c").succeed("dropped")
+        reply.end_step("tool-calls")
+        reply.finish()
+    ((step,),) = answers.spent(Room(store, "waited"), {})["messages"].values()
+    first, second = (run["answer"] for run in step["tools"])
+    assert first.startswith("allowed by ann")
+    assert "\u202e" not in first
+    assert second == "denied by bob"
 
 
 def test_a_tree_says_which_sessions_wait_for_a_loop(inspected: Store) -> None:

@@ -16,6 +16,7 @@ import eventlog
 from benchmarks.engine import filled
 from benchmarks.workloads import small_turns
 from eventlog.importers import import_file
+from eventlog.values import Tokens, Usage
 from projections.inspector.room import Room
 from tests.support.inspected_store import LARGE, hostile, inspected_store
 from tests.support.inspector_server import browser, serving
@@ -239,6 +240,7 @@ def test_usage_is_shown_over_time(page: Page, served: tuple[Path, str]) -> None:
     page.get_by_role("link", name="Usage").click()
     page.get_by_role("img", name="Cost by day; the table has the numbers").wait_for()
     assert "2026-01-15" in page.get_by_role("table", name="By day").inner_text()
+    assert "on 2026-01-15" in page.locator(".bars figcaption").inner_text()  # the dearest day
     page.get_by_role("link", name="Tokens").click()
     page.get_by_role("img", name="Tokens by day; the table has the numbers").wait_for()
     page.get_by_role("table", name="By scope").get_by_role("link", name="alice").click()
@@ -354,6 +356,42 @@ def test_a_phone_says_which_side_is_which(started: Browser, served: tuple[Path, 
             assert page.get_by_role("heading", name="What the model saw").is_visible() is not marked
 
 
+def test_an_imported_step_leads_to_what_was_seen(started: Browser, tmp_path: Path) -> None:
+    """A step without a recorded view leads to its version; an estimated cost is one line."""
+    with eventlog.open(tmp_path / "store", prices=lambda _model, _tokens: None) as store:
+        session = store.create_session(id="bare")
+        session.user("hello")
+        with session.assistant("openai/gpt-5") as reply:
+            reply.step()
+            reply.add_text("hi")
+            reply.end_step(usage=Usage(Tokens(20_000_000, 100)))
+            reply.finish()
+    with serving(tmp_path / "store") as address, shown_at(started, 1440, "dark") as page:
+        page.goto(address)
+        cost = page.locator(".num b", has_text="$25.00")
+        cost.wait_for()
+        assert "≈" in cost.inner_text()
+        assert cost.evaluate("one => one.getClientRects()[0].height") < 30
+        page.goto(f"{address}#/s/bare/steps/1")
+        page.get_by_role("link", name=re.compile(r"^version \d+$")).click()
+        page.get_by_role("heading", name="What the model saw").wait_for()
+        assert "versions?at=" in page.url
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_figures_of_steps_stand_below_each_other(started: Browser, served: tuple[Path, str], width: int) -> None:
+    """A step that called tools has its figures where the others have them."""
+    with shown_at(started, width, "dark") as page:
+        open_view(page, served[1], "steps")
+        page.locator(".tools-cell", has_text="grep").first.wait_for(state="attached")
+        rows = page.locator(".steps-table tbody tr")
+        lefts = rows.evaluate_all(
+            "all => all.map(row => Math.round(row.querySelector('.n').getBoundingClientRect().left))"
+        )
+        assert len(lefts) > 2
+        assert len(set(lefts)) == 1
+
+
 def test_every_step_has_its_request(page: Page, served: tuple[Path, str]) -> None:
     """A step shows verdict, both digests, tokens, cost, and the messages that were sent."""
     page.goto(f"{served[1]}#/s/talk/steps")
@@ -398,7 +436,7 @@ def test_a_search_finds_what_was_said_and_leads_there(page: Page, served: tuple[
 def test_a_tree_leads_to_forks_and_sub_sessions(page: Page, served: tuple[Path, str]) -> None:
     """The tree names forks with their version, and sub-sessions; both can be opened."""
     page.goto(f"{served[1]}#/s/talk/tree")
-    page.get_by_role("link", name=re.compile("sub-session.*Look for other slow imports")).wait_for()
+    page.get_by_role("link", name=re.compile(r"sub-session.*Look for other slow imports.*, took \d+ ms")).wait_for()
     page.get_by_role("link", name=re.compile(r"fork at v\d+ The same with a larger batch unfinished")).click()
     page.get_by_role("heading", name="The same with a larger batch").wait_for()
 

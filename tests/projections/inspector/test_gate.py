@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Never
 
 import pytest
 
 import eventlog
-from eventlog.errors import BusyError, CallError
+from eventlog.errors import BusyError, CallError, DamagedError
 from eventlog.store import Store
 from eventlog.values import File
 from projections.inspector import inspector
@@ -293,3 +294,25 @@ def test_a_message_is_copied_as_json_and_markdown(store: Store) -> None:
     assert found["json"]["parts"][0]["text"] == "secret"
     assert found["markdown"].startswith("## user")
     assert client.get("/api/copies", params={"session": "s", "version": 1}).status_code == 404
+
+
+def test_what_cannot_be_read_comes_with_what_to_do(tmp_path: Path) -> None:
+    """Without keys the page names the key file; of damage it says which commands help."""
+    with eventlog.open(tmp_path / "e", keys=True) as opened:
+        opened.create_session(id="s").user("secret")
+    with eventlog.open(tmp_path / "e", read_only=True) as opened:
+        status, _, body = answer(opened, "/api/usage")
+    assert (status, b"--key-file" in body) == (500, True)
+    with eventlog.open("memory:") as opened:
+        opened.usage_by_day = raising(DamagedError("a chunk is damaged"))  # type: ignore[method-assign]
+        status, _, body = answer(opened, "/api/usage")
+    assert (status, b"eventlog verify" in body) == (500, True)
+
+
+def raising(error: Exception) -> Callable[..., Never]:
+    """A function that raises."""
+
+    def fails(*_: object, **__: object) -> Never:
+        raise error
+
+    return fails

@@ -34,7 +34,12 @@ LACKS: dict[str, dict[str, str]] = {
         "pipeline": "belongs to a thread; `do` runs a function that has one",
     },
     "AsyncReply": dict.fromkeys(("begin", "close"), "`async with` does it")
-    | {"view": "`assistant` sets it", "looks_back": "`finish` does it", "record_custom": "`AsyncSession.do` does it"},
+    | {
+        "view": "`assistant` sets it",
+        "lease_wait": "`async with` waits for as long",
+        "looks_back": "`finish` does it",
+        "record_custom": "`AsyncSession.do` does it",
+    },
     "AsyncTurn": dict.fromkeys(("ask", "begin", "begin_again", "decide", "patience", "release"), "`async with` does it")
     | {"wait": "given to `turn`, and no one else's"},
     "AsyncContextWindow": {
@@ -76,7 +81,7 @@ def pairs(store: Store) -> Iterator[tuple[object, object]]:
     session = store.create_session(id="s")
     yield AsyncSession(session), session
     reply = session.assistant("acme/one")
-    yield AsyncReply(session, reply, 0.0), reply
+    yield AsyncReply(session, reply), reply
     turn = session.turn("Hi", "r1")
     with turn:
         yield AsyncTurn(turn), turn

@@ -1,33 +1,97 @@
-"""Commands and leases of blocking handles, awaited."""
+"""Twins of blocking handles: their commands and leases, awaited.
+
+A twin has the methods of its handle, each by one rule: `passed_on` calls the method, `durable`
+awaits its append, `threaded` runs it in a thread. Parameters and types are those of the handle.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial, wraps
 from threading import Lock, Thread
 from types import TracebackType
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from eventlog.errors import LeaseHeldError
+from eventlog.session.executor import Executor
 from eventlog.session.held_lease import POLL, Lease
-from eventlog.session.session import Session
 from eventlog.validation import require_wait
 
-__all__ = ["Taking", "acquired", "awaited", "left", "released", "unless_held"]
+__all__ = [
+    "Taking",
+    "Twin",
+    "acquired",
+    "durable",
+    "in_thread",
+    "left",
+    "passed_on",
+    "released",
+    "threaded",
+    "unless_held",
+]
 
+H = TypeVar("H")
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-async def awaited(session: Session, command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a command that blocks only for durability, and await that."""
-    with session.executor.collecting() as pipeline:
-        result = command(*args, **kwargs)
-    await pipeline.committed()
-    return result
+class Twin(Generic[H]):
+    """A handle for asyncio; `sync` is the blocking one."""
+
+    def __init__(self, sync: H, executor: Executor) -> None:
+        self.sync: H = sync
+        self._executor = executor
+
+    async def _awaited(self, command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a command that blocks only for durability, and await that."""
+        with self._executor.collecting() as pipeline:
+            result = command(*args, **kwargs)
+        await pipeline.committed()
+        return result
+
+
+def passed_on(method: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[Twin[H], P], R]:
+    """Return a method that calls one of the blocking handle, which does not wait."""
+
+    @wraps(method)
+    def call(twin: Twin[H], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(twin.sync, *args, **kwargs)
+
+    return call
+
+
+def durable(method: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[Twin[H], P], Coroutine[Any, Any, R]]:
+    """Return a method that calls one which blocks only for durability, and awaits that.
+
+    With a request id it has an append of its own, which is waited for at once, in a thread.
+    """
+
+    @wraps(method)
+    async def call(twin: Twin[H], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if kwargs.get("request_id") is not None:
+            return await asyncio.to_thread(method, twin.sync, *args, **kwargs)
+        return await twin._awaited(method, twin.sync, *args, **kwargs)  # noqa: SLF001
+
+    return call
+
+
+def threaded(method: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[Twin[H], P], Coroutine[Any, Any, R]]:
+    """Return a method that runs one of the blocking handle in a thread."""
+
+    @wraps(method)
+    async def call(twin: Twin[H], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await in_thread(method, twin.sync, *args, **kwargs)
+
+    return call
+
+
+async def in_thread(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run a command in a thread; its `wait` for another's lease is spent in the event loop."""
+    wait = cast("float", kwargs.pop("wait", 0.0))
+    return await unless_held(lambda: asyncio.to_thread(command, *args, **kwargs), wait)
 
 
 class Leased(Protocol):
@@ -109,9 +173,8 @@ async def unless_held(work: Callable[[], Awaitable[T]], wait: float) -> T:
         await asyncio.sleep(POLL)
 
 
-async def acquired(session: Session, wait: float, *, lazily: bool = False, take_over: bool = False) -> Lease:
+async def acquired(executor: Executor, wait: float, *, lazily: bool = False, take_over: bool = False) -> Lease:
     """Take the lease for the running task."""
-    executor = session.executor
 
     async def take(*, take_over: bool = False) -> Lease:
         acquire = partial(executor.acquire, lazily=lazily and not wait, take_over=take_over)
@@ -127,9 +190,9 @@ async def acquired(session: Session, wait: float, *, lazily: bool = False, take_
     return await take(take_over=True)
 
 
-async def released(session: Session, lease: Lease) -> None:
+async def released(executor: Executor, lease: Lease) -> None:
     """Release what `acquired` returned, in a thread."""
     try:
-        await asyncio.shield(asyncio.to_thread(session.executor.release, lease))
+        await asyncio.shield(asyncio.to_thread(executor.release, lease))
     finally:
         lease.unshare()

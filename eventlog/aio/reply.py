@@ -7,9 +7,9 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from functools import partial
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self, TypeVar, cast
+from typing import Any, BinaryIO, Self, TypeVar, cast
 
-from eventlog.aio.awaiting import acquired, awaited, left, released
+from eventlog.aio.awaiting import Twin, acquired, durable, left, passed_on, released
 from eventlog.session.filling import LOOK_SECONDS, Fillable, Filled, Filling, is_whole_answer
 from eventlog.session.held_lease import Lease
 from eventlog.session.reply import Reply
@@ -18,7 +18,7 @@ from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.streams.answer import API
 from eventlog.validation import require, require_wait
-from eventlog.values import INTERRUPTED, Attachment, Json, MessageError, PartKind, Truncation, Usage
+from eventlog.values import INTERRUPTED, Attachment, Json, Truncation, Usage
 
 __all__ = ["AsyncReply", "fill_from", "heard"]
 
@@ -27,26 +27,25 @@ T = TypeVar("T")
 _A_CALL = "a call is what `tool` returned"
 
 
-class AsyncReply:
+class AsyncReply(Twin[Reply]):
     """An assistant message being filled, for asyncio.
 
     What `Reply` waits for is awaited; what it accepts without waiting is a plain call here, too.
-    `end`, `start`, `succeed` and `fail` await the methods of a text or a tool call.
+    `end`, `start`, `succeed` and `fail` await the methods of a text or a tool call, so that
+    `await reply.end(stream)` ends what `stream_text` began.
     """
 
-    def __init__(self, session: Session, reply: Reply, wait: float) -> None:
-        require_wait(wait)
-        self.sync = reply
+    def __init__(self, session: Session, reply: Reply) -> None:
+        super().__init__(reply, session.executor)
+        require_wait(reply.lease_wait)
         self.id: str = reply.id
-        self._session = session
-        self._wait = wait
 
     async def __aenter__(self) -> Self:
-        lease = await acquired(self._session, self._wait, lazily=True)
+        lease = await acquired(self._executor, self.sync.lease_wait, lazily=True)
         try:
             self.sync.begin(lease)
         except BaseException:
-            await released(self._session, lease)
+            await released(self._executor, lease)
             raise
         return self
 
@@ -87,64 +86,24 @@ class AsyncReply:
 
     # -- parts ---------------------------------------------------------------------------------
 
-    def stream_text(self, *, id: str | None = None, metadata: Json | None = None) -> TextStream:
-        """Begin a text part.
-
-        The stream's `append` accepts without waiting; `await reply.end(stream)` ends the part.
-        """
-        return self.sync.stream_text(id=id, metadata=metadata)
-
-    def stream_reasoning(self, *, id: str | None = None, metadata: Json | None = None) -> TextStream:
-        """Begin a reasoning part."""
-        return self.sync.stream_reasoning(id=id, metadata=metadata)
+    stream_text = passed_on(Reply.stream_text)
+    stream_reasoning = passed_on(Reply.stream_reasoning)
+    add_text = durable(Reply.add_text)
+    part = passed_on(Reply.part)
+    tool = durable(Reply.tool)
+    call = passed_on(Reply.call)
 
     async def end(self, stream: TextStream, metadata: Json | None = None) -> None:
         """End the part; durable when it returns."""
         require(TextStream, stream, "a stream is what `stream_text` or `stream_reasoning` returned")
-        await awaited(self._session, stream.end, metadata)
-
-    async def add_text(self, text: str) -> str:
-        """Add a whole text part; returns its id, durable on return."""
-        return await awaited(self._session, self.sync.add_text, text)
-
-    def part(self, kind: PartKind, *, id: str | None = None) -> str:
-        """Add a complete part; returns its id.  See `Reply.part`."""
-        return self.sync.part(kind, id=id)
-
-    async def tool(
-        self,
-        tool: str,
-        *,
-        call_id: str,
-        input: Json | dict[str, object] | None = None,
-        id: str | None = None,
-        provider_executed: bool = False,
-        title: str = "",
-        metadata: Json | None = None,
-    ) -> ToolCall:
-        """Begin a tool call; with `input` its running is durable when this returns."""
-        begin = partial(
-            self.sync.tool,
-            tool,
-            call_id=call_id,
-            input=input,
-            id=id,
-            provider_executed=provider_executed,
-            title=title,
-            metadata=metadata,
-        )
-        return await awaited(self._session, begin)
-
-    def call(self, part: str) -> ToolCall:
-        """Return the handle of a call of this message; `NotFoundError` for another part."""
-        return self.sync.call(part)
+        await self._awaited(stream.end, metadata)
 
     async def start(
         self, call: ToolCall, input: Json | dict[str, object], *, title: str = "", metadata: Json | None = None
     ) -> None:
         """Record that the arguments are complete and the tool runs; see `ToolCall.start`."""
         require(ToolCall, call, _A_CALL)
-        await awaited(self._session, call.start, input, title=title, metadata=metadata)
+        await self._awaited(call.start, input, title=title, metadata=metadata)
 
     async def ask(self, call: ToolCall, reason: str = "", *, input: Json | dict[str, object] | None = None) -> None:
         """Record, durably, that a call waits for a person; see `ToolCall.ask`."""
@@ -167,7 +126,7 @@ class AsyncReply:
             call.succeed, output, title=title, metadata=metadata, attachments=attachments, truncation=truncation
         )
         if isinstance(output, str):
-            await awaited(self._session, succeed)
+            await self._awaited(succeed)
         else:  # reads a file
             await asyncio.to_thread(succeed)
 
@@ -182,47 +141,13 @@ class AsyncReply:
     ) -> None:
         """Record that the tool failed or was interrupted; see `ToolCall.fail`."""
         require(ToolCall, call, _A_CALL)
-        await awaited(self._session, call.fail, error, interrupted=interrupted, output=output, metadata=metadata)
+        await self._awaited(call.fail, error, interrupted=interrupted, output=output, metadata=metadata)
 
     # -- steps ---------------------------------------------------------------------------------
 
-    def step(
-        self,
-        *,
-        purpose: Literal["turn", "summary", "title"] = "turn",
-        view_version: int | None = None,
-        view_digest: bytes | None = None,
-        render: Json | None = None,
-        snapshot: str | None = None,
-        counted: int | None = None,
-        patch: str | None = None,
-        endpoint: str = "",
-        form: Json | None = None,
-        body_digest: bytes | None = None,
-    ) -> str:
-        """Record that a model call begins; returns the part's id.  See `Reply.step`."""
-        return self.sync.step(
-            purpose=purpose,
-            view_version=view_version,
-            view_digest=view_digest,
-            render=render,
-            snapshot=snapshot,
-            counted=counted,
-            patch=patch,
-            endpoint=endpoint,
-            form=form,
-            body_digest=body_digest,
-        )
-
-    def end_step(
-        self, reason: str = "", *, usage: Usage | None = None, catalogue: str = "", snapshot: str | None = None
-    ) -> str:
-        """Record that the model call ended; returns the part's id.  See `Reply.end_step`."""
-        return self.sync.end_step(reason, usage=usage, catalogue=catalogue, snapshot=snapshot)
-
-    def retry(self, error: MessageError) -> str:
-        """Begin the model call again after it failed; see `Reply.retry`."""
-        return self.sync.retry(error)
+    step = passed_on(Reply.step)
+    end_step = passed_on(Reply.end_step)
+    retry = passed_on(Reply.retry)
 
     async def fill(self, answer: object, *, api: API | None = None) -> Filled:
         """Fill the reply from a provider's answer, as it streams or whole; see `Reply.fill`.
@@ -242,11 +167,9 @@ class AsyncReply:
         if self.sync.looks_back(reason):  # waits for the disk, and reads
             await asyncio.to_thread(finish)
         else:
-            await awaited(self._session, finish)
+            await self._awaited(finish)
 
-    async def abort(self, error: MessageError | None = None) -> None:
-        """Close the message as it stands."""
-        await awaited(self._session, self.sync.abort, error)
+    abort = durable(Reply.abort)
 
 
 async def fill_from(filling: Filling, answer: object) -> Filled:

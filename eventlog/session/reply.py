@@ -52,7 +52,7 @@ class Reply(Fillable):
         """The message's id."""
         self._executor = executor
         self._started = started
-        self._lease_wait = lease_wait
+        self.lease_wait = lease_wait
         self._streams: list[TextStream] = []
         self._calls: list[ToolCall] = []
         self._purpose = "turn"
@@ -69,7 +69,7 @@ class Reply(Fillable):
 
     def __enter__(self) -> Self:
         self._block = Block()
-        lease = self._executor.acquire(wait=self._lease_wait, lazily=True, block=self._block)
+        lease = self._executor.acquire(wait=self.lease_wait, lazily=True, block=self._block)
         try:
             self.begin(lease)
         except BaseException:

@@ -152,7 +152,7 @@ THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
     "Transcript": lambda store: projections.Transcript(session(store)),
     "ContextWindow": window_on,
     "AsyncSession": lambda store: eventlog.AsyncSession(session(store)),
-    "AsyncReply": lambda store: eventlog.AsyncReply(session(store), opened(store), 0.0),
+    "AsyncReply": lambda store: eventlog.AsyncReply(session(store), opened(store)),
     "AsyncContextWindow": lambda store: projections.AsyncContextWindow(window_on(store)),
 }
 KINDS: dict[str, type] = {

@@ -49,98 +49,15 @@ Errors carry fields, and never the text of a conversation. Messages cut ids at 8
 
 from __future__ import annotations
 
+from eventlog.errors import call, data, retry, stop
 from eventlog.errors.base import EventlogError
-from eventlog.errors.call import (
-    AlreadyExistsError,
-    ArgumentTypeError,
-    ArgumentValueError,
-    BlockedError,
-    CallError,
-    CursorError,
-    ErasedError,
-    ImportFormatError,
-    KeysError,
-    LimitError,
-    MessageTooLargeError,
-    NotFoundError,
-    ReadOnlyError,
-    RefusedError,
-    RequestReusedError,
-    RequestTooLargeError,
-    SummarizerRefusedError,
-    UnknownModelError,
-    UnknownStreamError,
-    WindowTooSmallError,
-)
-from eventlog.errors.data import (
-    DamagedError,
-    DataError,
-    KeyMissingError,
-    TooNewError,
-    UnfinishedError,
-    UnknownEventError,
-)
-from eventlog.errors.retry import (
-    BusyError,
-    ConflictError,
-    KeyProviderError,
-    LeaseHeldError,
-    RetryError,
-    StreamError,
-    SummarizerError,
-    UnknownOutcomeError,
-)
-from eventlog.errors.stop import (
-    ClosedError,
-    FencedError,
-    ForkedProcessError,
-    PoisonedError,
-    StopError,
-    StorageError,
-    UnsupportedStorageError,
-)
+from eventlog.errors.call import *
+from eventlog.errors.data import *
+from eventlog.errors.retry import *
+from eventlog.errors.stop import *
 
-__all__ = [
-    "AlreadyExistsError",
-    "ArgumentTypeError",
-    "ArgumentValueError",
-    "BlockedError",
-    "BusyError",
-    "CallError",
-    "ClosedError",
-    "ConflictError",
-    "CursorError",
-    "DamagedError",
-    "DataError",
-    "ErasedError",
-    "EventlogError",
-    "FencedError",
-    "ForkedProcessError",
-    "ImportFormatError",
-    "KeyMissingError",
-    "KeyProviderError",
-    "KeysError",
-    "LeaseHeldError",
-    "LimitError",
-    "MessageTooLargeError",
-    "NotFoundError",
-    "PoisonedError",
-    "ReadOnlyError",
-    "RefusedError",
-    "RequestReusedError",
-    "RequestTooLargeError",
-    "RetryError",
-    "StopError",
-    "StorageError",
-    "StreamError",
-    "SummarizerError",
-    "SummarizerRefusedError",
-    "TooNewError",
-    "UnfinishedError",
-    "UnknownEventError",
-    "UnknownModelError",
-    "UnknownOutcomeError",
-    "UnknownStreamError",
-    "UnsupportedStorageError",
-    "WindowTooSmallError",
-]
+__all__: list[str] = ["EventlogError"]
+__all__ += call.__all__
+__all__ += data.__all__
+__all__ += retry.__all__
+__all__ += stop.__all__

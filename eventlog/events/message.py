@@ -8,7 +8,6 @@ from eventlog.events.base import Base
 from eventlog.values import Attachment, Content, Json, MessageError, Model, PartKind, Truncation, Usage
 
 __all__ = [
-    "CORRECTION",
     "AssistantMessageStarted",
     "CallAnswered",
     "CallAsked",

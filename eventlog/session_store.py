@@ -20,11 +20,10 @@ from eventlog.history.name_streams import Name, named_heads
 from eventlog.history.session_page import SessionPage, page_of
 from eventlog.integrity.heads import StoreHead, store_head
 from eventlog.log.contract import Log
-from eventlog.session.handles import handle_of
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of
 from eventlog.session.registry import SessionRegistry, check_session_id
-from eventlog.session.session import Session
+from eventlog.session.session import Session, handle_of
 from eventlog.session.session_names import Names, begin_named, open_named
 from eventlog.session.shelf import Shelf, open_shelf, shelf_names
 from eventlog.validation import each, require, require_call, require_or_none, require_version

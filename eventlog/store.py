@@ -1,6 +1,6 @@
 """A store of many sessions: search and follow it, maintain its files.
 
-A store owns its log, one handle per session (`session/handles.py`), and one thread that commits
+A store owns its log, one handle per session (`session/session.py`), and one thread that commits
 accepted deltas and renews leases. The same path opened twice in a process shares one log. Sessions
 are begun, found and listed in `session_store.py`.
 

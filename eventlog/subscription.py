@@ -15,13 +15,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from eventlog.append.own_appends import uncommitted
+from eventlog.bell import Bell
 from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import ArgumentTypeError, CallError, CursorError
 from eventlog.errors.base import brief
 from eventlog.events import Base, SessionErased
 from eventlog.following.follower import Follower, Watch
-from eventlog.following.thread_bell import ThreadBell
 from eventlog.history.catalog import entry_of
 from eventlog.history.cursor import StreamMark, reached_by, tag_of
 from eventlog.log.commit import Commit, Head
@@ -150,7 +150,7 @@ def subscribe(subscription: Subscription, follower: Follower, timeout: float | N
     if timeout is not None:
         require_wait(timeout)
     deadline = None if timeout is None else time.monotonic() + timeout
-    bell, watch = ThreadBell(), None
+    bell, watch = Bell(), None
     while True:
         if watch is not None:
             watch.stirred = False

@@ -14,7 +14,7 @@ TOPS = ("eventlog", "projections")
 
 LAYERS: dict[str, str] = {
     "eventlog": """
-        errors values os_fork logger compression | events ids validation | log models streams | codec | history | integrity state
+        errors values bell os_fork logger compression | events ids validation | log models streams | codec | history | integrity state
         | append encryption following | session subscription open_log | maintenance recorder search | session_store | store | open_store aio telemetry importers | records | adapters testing | __init__
         | __main__
     """,
@@ -32,11 +32,11 @@ LAYERS: dict[str, str] = {
         | reader | attempt | group_commit check | engine | opening
     """,
     "eventlog.session": """
-        owner inputs open_work_cache kept | host lease_record | liveness held_lease reader | lease_keeper failure | executor outcome empty_answers | registry text_stream context late_result rollback values asking
-        | redact status tool_call turn | filling | reply subsessions settings_commands | message_commands answering | session | handles unfinished_sessions shelf session_names
+        owner inputs open_work_cache kept | host | liveness held_lease reader | lease_keeper failure | executor outcome empty_answers | registry text_stream context late_result rollback values asking
+        | redact status tool_call turn | filling | reply subsessions settings_commands | message_commands answering | session | unfinished_sessions shelf session_names
     """,
     "eventlog.state": """
-        facts run | chunk | stored_facts | archive version_log | fact_store | state | waiting_calls answered stored | call_rules | settling rules evolve | decide loader
+        facts run | chunk | stored_facts | archive version_log | fact_store | state | waiting_calls stored | call_rules | settling rules evolve | decide loader
         | committed
     """,
     "eventlog.append": "metrics delta_buffer backoff lease_claim command | pending gate | accepted_commands | queue | state_reader | writer bulk | transaction pipeline flusher own_appends",

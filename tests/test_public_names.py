@@ -41,7 +41,7 @@ def top_names(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("module", ALONE)
 def test_all_is_sorted_and_true(module: str) -> None:
-    """Every `__all__` is sorted, or joined of such, without repetition; each name in it exists."""
+    """Every `__all__` is sorted, or joined of such, without repetition, and true."""
     loaded = importlib.import_module(module)
     names = getattr(loaded, "__all__", None)
     if names is None:

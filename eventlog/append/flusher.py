@@ -9,18 +9,16 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
-from threading import Lock, RLock, Thread
+from threading import RLock, Thread
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Protocol
 
 from eventlog.append.metrics import Metrics
+from eventlog.bell import Bell
 from eventlog.errors import StopError
 from eventlog.logger import logger
 
 if TYPE_CHECKING:
-    from _thread import LockType
-
     from eventlog.append.writer import SessionWriter
 
 __all__ = ["Flusher", "Leased"]
@@ -68,7 +66,7 @@ class Flusher:
         self._dirty: dict[str, SessionWriter] = {}
         """Writers with accepted events; each stays until a tick finds all of them committed."""
         self._leased: dict[str, Leased] = {}
-        self._bell = _bell()
+        self._bell = Bell()
         self._armed = False
         """Whether a tick is on its way: a busy session need not wake the thread each turn."""
         self._soon = False
@@ -87,7 +85,7 @@ class Flusher:
                 writer.buffer.awake = False  # so that the next delta tries again
             armed, self._armed = self._armed, True
         if not armed:
-            self._ring()
+            self._bell.ring()
         if self.on_accepted is not None:
             self.on_accepted(writer.session)
 
@@ -102,7 +100,7 @@ class Flusher:
             self._start()
             first, self._soon = first or (soon and not self._soon), self._soon or soon
         if first:
-            self._ring()
+            self._bell.ring()
 
     def forget(self, session: Leased) -> None:
         """Renew this session's lease no more."""
@@ -126,7 +124,7 @@ class Flusher:
 
     def fork_off(self) -> None:
         """Give up what the parent is to flush: this child process does not have the thread."""
-        self._lock, self._bell = RLock(), _bell()
+        self._lock, self._bell = RLock(), Bell()
         self.stopped = True
         _UNFLUSHED.clear()
 
@@ -137,7 +135,7 @@ class Flusher:
             store = self._store()
             if store is not None:
                 _UNFLUSHED.discard(store)
-        self._ring()
+        self._bell.ring()
 
     def tick(self) -> float | None:
         """Commit accepted deltas and renew leases; return the seconds until the next tick.
@@ -205,29 +203,18 @@ class Flusher:
                 return
             self._thread = thread
 
-    def _ring(self) -> None:
-        """Wake the thread by a plain lock: of an `Event` an interrupt may leave a lock held."""
-        with suppress(RuntimeError):  # it rings already
-            self._bell.release()
 
-
-def _bell() -> LockType:
-    bell = Lock()
-    bell.acquire()
-    return bell
-
-
-def _run(flusher: weakref.ref[Flusher], bell: LockType) -> None:
+def _run(flusher: weakref.ref[Flusher], bell: Bell) -> None:
     pause: float | None = None
     while True:
-        woken = bell.acquire(timeout=-1 if pause is None else pause)
+        woken = bell.wait(pause)
         living = flusher()
         if living is None or living.stopped:
             return
         if woken:
             interval, soon = living.interval, living.soon
             del living
-            if soon or bell.acquire(timeout=interval):
+            if soon or bell.wait(interval):
                 time.sleep(interval * SOON)
             living = flusher()
             if living is None or living.stopped:

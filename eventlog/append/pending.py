@@ -15,9 +15,10 @@ from eventlog.codec.batch import Batch, Entry, encode_batch, encode_value
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import SCHEMA
 from eventlog.history.catalog import CATALOG_EVENTS, QUIET_EVENTS, CatalogEntry, evolve_entry
+from eventlog.history.effective_history import has_seen
 from eventlog.log.commit import Append, Committed, LeaseState, Ticket
-from eventlog.state.answered import is_answered_by
 from eventlog.state.committed import CommittedState
+from eventlog.state.state import GOES_ON, State
 
 __all__ = ["PendingAppend", "end_of_append", "record_of"]
 
@@ -134,7 +135,7 @@ class PendingAppend(msgspec.Struct, eq=False):
             is_answered = entry.answered == last - count > 0 and not forgets
         else:
             state = committed.state
-            is_answered = finish is not None and state.version == last and is_answered_by(state, finish)
+            is_answered = finish is not None and state.version == last and _is_answered(state, finish)
         if is_answered:
             entry = replace(entry, answered=last)
         self.batch = Batch(SCHEMA, start, False, entries, messages)
@@ -197,3 +198,21 @@ def end_of_append(commands: Sequence[Command], most: int) -> int:
             return start
         start = end = end + 1
     return len(commands)
+
+
+def _is_answered(state: State, finish: ev.MessageFinished) -> bool:
+    """Whether nothing is left to do once this reply finished; False if that is not certain.
+
+    It is, if a plain answer is the newest message, has seen the newest question, and nothing
+    else was ever begun or queued.
+    """
+    if finish.error is not None or finish.reason in GOES_ON or finish.message != state.last_message:
+        return False
+    facts = state.hot_messages.get(finish.message)
+    if facts is None or facts.summary or state.now(facts.changes) != "finished":
+        return False
+    if state.queued or not state.history.holds(facts.added) or state.open_messages():
+        return False
+    if any(not has_seen(facts.added, facts.seen, version) for version, _ in state.users.recent[-1:]):
+        return False
+    return state.open_compaction() is None and all(part.kind != "tool" for part in facts.parts.values())

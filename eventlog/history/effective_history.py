@@ -7,6 +7,11 @@ and projections both need it. Nothing here reads a log.
 `rolled back (to v)` at version r makes effective(r) = effective(v) + {r}, for any v. It is a redo
 only if v is the version right before the newest rollback that was not redone; any other rollback
 can be redone itself.
+
+`AssistantMessageStarted.seen` is the version up to which the history was sent to the model. A reply
+has seen the messages whose place is at or before it. The place of a message is the version that put
+it into the conversation: its promotion, else its birth. All that is said of questions and answers
+asks `has_seen`, and compares no versions itself.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ import msgspec
 from eventlog.errors import DamagedError
 from eventlog.values import Lineage
 
-__all__ = ["END", "History", "StreamRange", "lineage_of"]
+__all__ = ["END", "History", "StreamRange", "has_seen", "lineage_of", "seen_upto"]
 
 END = (1 << 63) - 1
 """Last version of a stream that still grows."""
@@ -178,3 +183,16 @@ def hidden(ranges: list[tuple[int, int]], upto: int) -> Iterator[tuple[int, int]
         start = last + 1
     if start <= upto:
         yield start, upto
+
+
+def seen_upto(began: int, seen: int | None) -> int:
+    """Return the version up to which a reply that began at `began` has seen the history.
+
+    `seen` is what its first event says; None (imports, records): all that stands before it.
+    """
+    return began - 1 if seen is None else seen
+
+
+def has_seen(began: int, seen: int | None, place: int) -> bool:
+    """Return whether a reply has seen the message at `place`; the rest as in `seen_upto`."""
+    return place <= seen_upto(began, seen)

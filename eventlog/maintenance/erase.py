@@ -23,8 +23,7 @@ from eventlog.log.commit import Append, Head
 from eventlog.maintenance.gathered import erasing
 from eventlog.open_log import server_log
 from eventlog.session.held_lease import unless_held
-from eventlog.session.lease_record import release_lease, take_lease
-from eventlog.session.owner import is_live, owner_of
+from eventlog.session.owner import is_live, owner_of, release_lease, take_lease
 from eventlog.session.session_names import free_erased
 from eventlog.session.shelf import check_name, find_shelf
 from eventlog.validation import require

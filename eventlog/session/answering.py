@@ -15,10 +15,11 @@ from eventlog import events as ev
 from eventlog.codec.large_texts import to_content
 from eventlog.errors import CallError, EventlogError, RefusedError
 from eventlog.errors.base import brief
-from eventlog.session.asking import ask_at, call_digest, is_redacted, tool_of, versions_of
+from eventlog.session.asking import ask_at, call_digest, is_redacted, tool_of
 from eventlog.session.inputs import as_json
 from eventlog.session.late_result import effective_call
 from eventlog.session.subsessions import stop_asked, waiting_subsession
+from eventlog.state.facts import versions_of
 from eventlog.state.waiting_calls import asked, asked_at, may_run, waits_for_answer
 from eventlog.validation import a_kind, json_value, require
 from eventlog.values import Json
@@ -163,7 +164,7 @@ def _answer(executor: Executor, message: str, call: str, given: Given) -> int:
         return _same(executor, call, done, given, status)
     if is_redacted(facts) and given.verdict == "allow":
         raise RefusedError(f"call {brief(call)} is redacted", expected="Deny()", session=executor.id)
-    if given.edit is not None and any(versions_of(facts, "running")):
+    if given.edit is not None and any(versions_of(facts.changes, "running")):
         expected = "Allow() or Deny(reason): its sub-session has begun"
         raise RefusedError(f"other arguments for call {brief(call)}", expected=expected, session=executor.id)
     ask, _ = ask_at(reader, asked)
@@ -187,7 +188,7 @@ def _answer(executor: Executor, message: str, call: str, given: Given) -> int:
 def _answers(state: State, facts: PartFacts) -> list[int]:
     """Return the versions that may have answered the newest ask of this session, newest first."""
     since = asked_at(state, facts)
-    ended = (*versions_of(facts, "allowed"), *versions_of(facts, "failed"))
+    ended = (*versions_of(facts.changes, "allowed"), *versions_of(facts.changes, "failed"))
     return sorted((at for at in ended if at > since > state.started and state.history.holds(at)), reverse=True)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,7 +17,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.large_texts import to_content
 from eventlog.errors import RefusedError
 from eventlog.session.inputs import as_json
-from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, PartFacts
+from eventlog.state.facts import PartFacts, versions_of
 from eventlog.state.waiting_calls import asked_at, may_run
 from eventlog.values import INTERRUPTED, Json, Tool
 
@@ -34,7 +34,6 @@ __all__ = [
     "is_redacted",
     "ready_to_run",
     "tool_of",
-    "versions_of",
 ]
 
 SALT = 16
@@ -107,18 +106,13 @@ def ready_to_run(executor: Executor, part: str) -> Json | None:
 
 def is_redacted(facts: PartFacts) -> bool:
     """Whether the content of a part was redacted."""
-    return any(change & CODE_MASK == CODES["redacted"] for change in facts.edits)
+    return any(versions_of(facts.edits, "redacted"))
 
 
 def allowed_at(state: State, facts: PartFacts) -> int:
     """Return the version that allowed the newest ask of a call; 0 if none did."""
     since = asked_at(state, facts)
-    return next((at for at in versions_of(facts, "allowed") if at > since and state.history.holds(at)), 0)
-
-
-def versions_of(facts: PartFacts, name: str) -> Iterator[int]:
-    """Yield the versions of a kind of change, newest first."""
-    return (change >> CODE_BITS for change in reversed(facts.changes) if change & CODE_MASK == CODES[name])
+    return next((at for at in versions_of(facts.changes, "allowed") if at > since and state.history.holds(at)), 0)
 
 
 def ask_at(reader: SessionReader, version: int) -> tuple[ev.CallAsked, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from eventlog import events as ev
-from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES
+from eventlog.state.facts import versions_of
 from eventlog.state.state import GOES_ON
 from eventlog.values import MessageError, Text
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from eventlog.state.state import State
 
 __all__ = ["ending_of", "second_idle_answer"]
-
-_FINISHED = CODES["finished"]
 
 
 def ending_of(reader: SessionReader, message: str, reason: str, api: str) -> ev.MessageFinished:
@@ -47,12 +45,12 @@ def second_idle_answer(reader: SessionReader, message: str) -> Literal["empty", 
         before = None if facts is None else _before(state, message)
         if facts is None or before is None or _does(state, facts) or _does(state, before):
             return None
-        finished = [change >> CODE_BITS for change in before.changes if change & CODE_MASK == _FINISHED]
+        finished = next(versions_of(before.changes, "finished"), 0)
         upto = state.version
-    for recorded in reader.events(finished[-1] - 1, finished[-1]) if finished else ():
+    for recorded in reader.events(finished - 1, finished) if finished else ():
         end = recorded.event
         if isinstance(end, ev.MessageFinished) and end.error is None and end.reason in GOES_ON:
-            says = any(_texts(reader, before, finished[-1])) or any(_texts(reader, facts, upto))
+            says = any(_texts(reader, before, finished)) or any(_texts(reader, facts, upto))
             return "idle" if says else "empty"
     return None
 

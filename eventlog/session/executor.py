@@ -264,22 +264,13 @@ class Executor:
 
         `LeaseHeldError` if another owner or task holds it after `wait` seconds.
         """
-        require_wait(wait)
-        lease = self.leases.held
-        if lease is not None:
-            self.command(events, bodies, lease=lease)
-            return
-        if (outlived := self.leases.outlived) is not None:
-            outlived.require_live()
-        try:
-            self._run_alone(events, bodies, lazily=True)
-        except LeaseHeldError:
-            self._run_alone(events, bodies, lazily=False, wait=wait)
+        taken = self.leases.held is None
+        self.writing(lambda lease: self.command(events, bodies, lease=lease, last=taken), wait=wait, settles=True)
 
-    def writing(self, work: Callable[[Lease], T], *, wait: float = 0.0) -> T:
+    def writing(self, work: Callable[[Lease], T], *, wait: float = 0.0, settles: bool = False) -> T:
         """Append under the running task's lease, or under one taken for this append.
 
-        A lease that is taken settles nothing: the append goes on with what is open. If the append
+        Unless it `settles`, the append goes on with what a former owner left open. If the append
         finds that another owner was quicker, the lease is waited for, and `work` done again. `wait`
         is the seconds to wait for the lease.
         """
@@ -291,9 +282,9 @@ class Executor:
             outlived.require_live()
         self.host.require_open(writing=True)
         try:
-            return self._written(work, lazily=True)
+            return self._written(work, lazily=True, settles=settles)
         except LeaseHeldError:
-            return self._written(work, lazily=False, wait=wait)
+            return self._written(work, wait=wait, settles=settles)
 
     def alone(self, work: Callable[[Lease], T], *, wait: float = 0.0) -> T:
         """Work under a lease seen by other owners from the beginning; see `Executor.writing`."""
@@ -302,23 +293,15 @@ class Executor:
         if lease is not None:
             return work(lease)
         self.host.require_open(writing=True)
-        return self._written(work, lazily=False, wait=wait)
+        return self._written(work, wait=wait)
 
-    def _written(self, work: Callable[[Lease], T], *, lazily: bool, wait: float = 0.0) -> T:
+    def _written(
+        self, work: Callable[[Lease], T], *, lazily: bool = False, settles: bool = False, wait: float = 0.0
+    ) -> T:
         block = Block()
-        lease = self.leases.acquire(wait, lazily=lazily, settles=False, block=block)
+        lease = self.leases.acquire(wait, lazily=lazily, settles=settles, block=block)
         try:
             return work(lease)
-        finally:
-            self.leases.release(lease)
-
-    def _run_alone(
-        self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None, *, lazily: bool, wait: float = 0.0
-    ) -> None:
-        block = Block()
-        lease = self.leases.acquire(wait, lazily=lazily, block=block)
-        try:
-            self.command(events, bodies, lease=lease, last=True)
         finally:
             self.leases.release(lease)
 

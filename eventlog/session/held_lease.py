@@ -1,6 +1,6 @@
 """The right to run a session: one owner at a time, by a side record with an epoch.
 
-No event says who has it; the record is in `lease_record.py`. Taking a lease raises the epoch, which
+No event says who has it; the record is in `owner.py`. Taking a lease raises the epoch, which
 is written with every append of the owner; an append with an epoch that is over is refused inside
 the commit. A lease ends by release, by expiry, or when its owner is seen to be dead: a process of
 this same machine, boot and process namespace that is gone. The holder renews it in the background.

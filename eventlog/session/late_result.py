@@ -17,7 +17,7 @@ from eventlog.errors import ConflictError, NotFoundError, RefusedError
 from eventlog.errors.base import brief
 from eventlog.session.executor import Executor
 from eventlog.session.inputs import require_sound_json, stored_attachment, stored_truncation
-from eventlog.state.facts import CODE_BITS, CODE_MASK, NAMES, PartFacts
+from eventlog.state.facts import PartFacts, versions_of
 from eventlog.state.state import State
 from eventlog.validation import each, require, require_or_none
 from eventlog.values import Attachment, Json, Truncation
@@ -86,8 +86,7 @@ def _newest_change(state: State, facts: PartFacts, status: str) -> int:
     """Return the version of a call's end; `RefusedError` if it goes on."""
     if status not in {"completed", "failed"}:
         raise RefusedError(f"the call is {status}", expected="a call that was settled as interrupted")
-    changes = [change for change in facts.changes if state.history.holds(change >> CODE_BITS)]
-    return next(change >> CODE_BITS for change in reversed(changes) if NAMES[change & CODE_MASK] == status)
+    return next(filter(state.history.holds, versions_of(facts.changes, status)))
 
 
 def _same(executor: Executor, call: str, version: int, event: ev.Event) -> int:

@@ -13,8 +13,16 @@ from eventlog.errors import LeaseHeldError
 from eventlog.log.commit import LeaseState
 from eventlog.logger import logger
 from eventlog.session.held_lease import HELD, POLL, TAKEN_OVER, Block, Lease
-from eventlog.session.lease_record import release_lease, renew_lease, take_lease
-from eventlog.session.owner import LIVE, RESTING, is_live, may_be_replaced, owner_of
+from eventlog.session.owner import (
+    LIVE,
+    RESTING,
+    is_live,
+    may_be_replaced,
+    owner_of,
+    release_lease,
+    renew_lease,
+    take_lease,
+)
 from eventlog.state.settling import closing
 from eventlog.validation import require, require_wait
 

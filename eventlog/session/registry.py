@@ -54,7 +54,7 @@ class SessionRegistry:
         self.host = host
         self.log: Log = host.log
         self.handles: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
-        """The handles that `handles.py` has made of the executors."""
+        """The handles that `handle_of` has made of the executors."""
         self._store = weakref.ref(store)
         self._executors: weakref.WeakValueDictionary[str, Executor] = weakref.WeakValueDictionary()
 

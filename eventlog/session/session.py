@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from eventlog.session.reader import SessionReader
     from eventlog.session.redact import RedactionResult
 
-__all__ = ["RollbackResult", "Session", "Sessions"]
+__all__ = ["RollbackResult", "Session", "Sessions", "handle_of"]
 
 
 class Sessions(Protocol):
@@ -308,3 +308,13 @@ class Session(MessageCommands, SettingsCommands):
         return self.store.create_session(
             id=id, title=title, agent=agent, directory=directory, scope=scope, parent=self.id
         )
+
+
+def handle_of(store: Sessions, executor: Executor) -> Session:
+    """Return the handle of the session that an executor runs."""
+    registry = store.registry
+    with registry.lock:
+        session: Session | None = registry.handles.get(executor.id)
+        if session is None or session.executor is not executor:  # an erased session had the id
+            session = registry.handles[executor.id] = Session(store, executor)
+        return session

@@ -12,7 +12,7 @@ from eventlog import events as ev
 from eventlog.errors import KeyMissingError, LeaseHeldError, NotFoundError
 from eventlog.history.catalog import info_of
 from eventlog.session.status import is_run, is_unfinished
-from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, PartFacts
+from eventlog.state.facts import PartFacts, versions_of
 from eventlog.state.waiting_calls import asked, asked_at
 from eventlog.validation import json_value
 from eventlog.values import Json
@@ -75,7 +75,7 @@ def waiting_subsession(session: Executor, facts: PartFacts) -> str | None:
     """Return the sub-session of a call that was asked after it had begun; None without one."""
     with session.reader.deciding() as state:
         since = asked_at(state, facts)
-        ran = (change >> CODE_BITS for change in reversed(facts.changes) if change & CODE_MASK == CODES["running"])
+        ran = versions_of(facts.changes, "running")
         version = next((at for at in ran if at < since and state.history.holds(at)), 0)
     spans = session.reader.spans(version - 1, version) if version else ()
     found = (span.item for span in spans)
@@ -95,14 +95,13 @@ def _subsessions(session: Executor) -> Iterator[str]:
 
 def _begun(state: State) -> list[int]:
     """Return the versions at which those calls began to run."""
-    for version, names in state.opens.newest_first(state.history):
+    for began, names in state.opens.newest_first(state.history):
         for facts in (state.messages[name] for name in names):
-            if facts.added == version and not facts.summary and state.now(facts.changes) != "removed":
+            if facts.added == began and not facts.summary and state.now(facts.changes) != "removed":
                 return [
-                    change >> CODE_BITS
+                    version
                     for part in facts.parts.values()
                     if part.kind == "tool" and state.status(part) in {"running", "interrupted"}
-                    for change in part.changes
-                    if change & CODE_MASK == CODES["running"]
+                    for version in versions_of(part.changes, "running")
                 ]
     return []

@@ -9,11 +9,22 @@ The history decides which entries are effective.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import msgspec
 
-__all__ = ["CODES", "CODE_BITS", "CODE_MASK", "NAMES", "Changes", "MessageFacts", "PartFacts", "PinFacts"]
+__all__ = [
+    "CODES",
+    "CODE_BITS",
+    "CODE_MASK",
+    "NAMES",
+    "Changes",
+    "MessageFacts",
+    "PartFacts",
+    "PinFacts",
+    "versions_of",
+]
 
 Changes: TypeAlias = tuple[int, ...]
 """`version << CODE_BITS | code`, oldest first."""
@@ -90,11 +101,6 @@ class MessageFacts(msgspec.Struct, array_like=True, gc=False):
     seen: int | None = None
     """`AssistantMessageStarted.seen` of a reply."""
 
-    def promotions(self) -> list[int]:
-        """Versions that promoted the message, newest first."""
-        promoted = CODES["promoted"]
-        return [change >> CODE_BITS for change in reversed(self.changes) if change & CODE_MASK == promoted]
-
     def newest(self) -> int:
         """The version of the newest fact, those of its parts included."""
         own = (self.added, _newest(self.steps), _newest(self.changes))
@@ -118,6 +124,12 @@ class PinFacts(msgspec.Struct, array_like=True, gc=False):
     def as_of(self, version: int) -> PinFacts | None:
         """The facts up to version `version`; None if the pin was added after it."""
         return None if self.added > version else PinFacts(self.added, _as_of(self.changes, version))
+
+
+def versions_of(changes: Changes, name: str) -> Iterator[int]:
+    """Yield the versions of a kind of change, newest first."""
+    code = CODES[name]
+    return (change >> CODE_BITS for change in reversed(changes) if change & CODE_MASK == code)
 
 
 def _as_of(changes: Changes, version: int) -> Changes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from eventlog import events as ev
-from eventlog.state.facts import CODE_MASK, CODES
+from eventlog.state.facts import PartFacts, versions_of
 from eventlog.state.state import State
 from eventlog.state.waiting_calls import asked, asked_at, may_run, waiting
 from eventlog.values import INTERRUPTED, MessageError
@@ -52,7 +52,7 @@ def closing(state: State, reason: str) -> list[ev.Event]:
 
 def closing_message(state: State, message: str, error: MessageError) -> list[ev.Event]:
     """Return the events that close a message; with calls that wait it has no error."""
-    begun = state.messages[message].parts if state.has_message(message) else {}
+    begun = _begun(state, message)
     waits = any(part in begun for part, _ in waiting(state))
     end = ev.MessageFinished(message, ASKED) if waits else ev.MessageFinished(message, None, error)
     return [*closing_parts(state, message), end]
@@ -65,8 +65,7 @@ def closing_parts(state: State, message: str, *, final: bool = False) -> list[ev
     """
     over = {"pending", "running", "asked", "allowed"} if final else {"pending", "running"}
     events: list[ev.Event] = []
-    begun = state.messages[message].parts if state.has_message(message) else {}
-    for part, facts in begun.items():
+    for part, facts in _begun(state, message).items():
         if not state.history.holds(facts.added):
             continue
         status = state.status(facts)
@@ -79,7 +78,7 @@ def closing_parts(state: State, message: str, *, final: bool = False) -> list[ev
 
 def closing_texts(state: State, message: str, texts: Iterable[str]) -> list[ev.Event]:
     """Return the ends of `texts` that are open in a message; none if it has not begun."""
-    begun = state.messages[message].parts if state.has_message(message) else {}
+    begun = _begun(state, message)
     return [ev.PartEnded(text) for text in texts if text in begun and state.status(begun[text]) == "open"]
 
 
@@ -104,4 +103,9 @@ def said_in_step(state: State, message: str) -> list[str]:
 def has_run(state: State, part: str) -> bool:
     """Return whether a part is a call whose tool was started."""
     facts = state.parts[part]
-    return facts.kind == "tool" and any(change & CODE_MASK == CODES["running"] for change in facts.changes)
+    return facts.kind == "tool" and any(versions_of(facts.changes, "running"))
+
+
+def _begun(state: State, message: str) -> Mapping[str, PartFacts]:
+    """Return the parts of a message; none if it has not begun."""
+    return state.messages[message].parts if state.has_message(message) else {}

@@ -17,11 +17,20 @@ from operator import itemgetter
 from typing import Any
 
 from eventlog.errors import NotFoundError
-from eventlog.history.effective_history import END, History
+from eventlog.history.effective_history import END, History, has_seen
 from eventlog.history.ranges import Range, covers, shared
-from eventlog.history.seen_by_reply import has_seen
 from eventlog.state.fact_store import FactMap, FactStore
-from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, MessageFacts, PartFacts, PinFacts
+from eventlog.state.facts import (
+    CODE_BITS,
+    CODE_MASK,
+    CODES,
+    NAMES,
+    Changes,
+    MessageFacts,
+    PartFacts,
+    PinFacts,
+    versions_of,
+)
 from eventlog.state.version_log import VersionLog
 
 __all__ = ["GOES_ON", "MessageFacts", "PartFacts", "State"]
@@ -220,7 +229,7 @@ class State:
         """The version that put a message into the conversation: its promotion, else its birth."""
         if not message.changes:
             return message.added
-        return next(filter(self.history.holds, message.promotions()), message.added)
+        return next(filter(self.history.holds, versions_of(message.changes, "promoted")), message.added)
 
     def has_seen(self, reply: MessageFacts, message: MessageFacts) -> bool:
         """Whether an effective reply has seen an effective message of a user."""

@@ -6,7 +6,7 @@ forks come between.
 
 from __future__ import annotations
 
-from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, PartFacts
+from eventlog.state.facts import PartFacts, versions_of
 from eventlog.state.state import State
 
 __all__ = ["asked", "asked_at", "may_run", "waiting", "waits_for_answer"]
@@ -36,8 +36,7 @@ def waits_for_answer(state: State) -> bool:
 
 def asked_at(state: State, facts: PartFacts) -> int:
     """Return the version of the newest effective ask of a call; 0 if there is none."""
-    asks = (change >> CODE_BITS for change in reversed(facts.changes) if change & CODE_MASK == CODES["asked"])
-    return next(filter(state.history.holds, asks), 0)
+    return next(filter(state.history.holds, versions_of(facts.changes, "asked")), 0)
 
 
 def may_run(state: State, facts: PartFacts) -> bool:
@@ -46,5 +45,4 @@ def may_run(state: State, facts: PartFacts) -> bool:
     A fork inherits no call that waits.
     """
     since = asked_at(state, facts)
-    ran = any(change & CODE_MASK == CODES["running"] and change >> CODE_BITS > since for change in facts.changes)
-    return since > state.started and not ran
+    return since > state.started and next(versions_of(facts.changes, "running"), 0) <= since

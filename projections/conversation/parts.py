@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from eventlog.history.seen_by_reply import has_seen, seen_upto
+from eventlog.history.effective_history import has_seen, seen_upto
 from eventlog.session.outcome import ends_turn
 from eventlog.values import (
     Agent,

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from eventlog.history.seen_by_reply import has_seen
+from eventlog.history.effective_history import has_seen
 from eventlog.session.failure import is_crash
 from eventlog.session.outcome import GOES_ON
 from eventlog.streams.refusals import MEDIA

@@ -1,14 +1,17 @@
-"""A bell that wakes a thread, when a watch rings."""
+"""A bell that wakes a thread.
+
+A plain lock: an interrupt inside an `Event` may leave a lock held.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from threading import Lock
 
-__all__ = ["ThreadBell"]
+__all__ = ["Bell"]
 
 
-class ThreadBell:
+class Bell:
     """Wakes a thread."""
 
     def __init__(self) -> None:
@@ -20,6 +23,6 @@ class ThreadBell:
         with suppress(RuntimeError):  # it rings already
             self._lock.release()
 
-    def wait(self, timeout: float | None) -> None:
-        """Block until it rings, or for `timeout` seconds."""
-        self._lock.acquire(timeout=-1 if timeout is None else timeout)
+    def wait(self, timeout: float | None) -> bool:
+        """Block until it rings, or for `timeout` seconds; return whether it rang."""
+        return self._lock.acquire(timeout=-1 if timeout is None else timeout)

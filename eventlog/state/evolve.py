@@ -115,47 +115,15 @@ def _part_started(state: State, event: ev.PartStarted) -> None:
         state.add(state.files.recent, ())
 
 
-def _ended(state: State, event: ev.PartEnded) -> None:
-    state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "ended")
+def _changed(state: State, part: str, status: str, column: str = "changes") -> None:
+    state.change(state.hot_parts.get(part) or state.parts[part], column, status)
 
 
-def _edited(state: State, event: ev.PartEdited | ev.PartRedacted) -> None:
-    state.change(
-        state.hot_parts.get(event.part) or state.parts[event.part],
-        "edits",
-        "edited" if isinstance(event, ev.PartEdited) else "redacted",
-    )
-
-
-def _media(state: State, event: ev.MediaReplaced | ev.MediaRestored) -> None:
-    change = "replaced" if isinstance(event, ev.MediaReplaced) else "returned"
-    state.change(state.parts[event.part], "edits", change)
-
-
-def _part_removed(state: State, event: ev.PartRemoved) -> None:
-    state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "removed")
+def _over(state: State, part: str, status: str) -> None:
+    """Note that a part is removed, or a call has its result."""
+    _changed(state, part, status)
     if state.asks.recent:
-        _no_longer_asked(state, (event.part,))
-
-
-def _running(state: State, event: ev.ToolRunning) -> None:
-    state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "running")
-
-
-def _completed(state: State, event: ev.ToolCompleted) -> None:
-    state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "completed")
-    if state.asks.recent:
-        _no_longer_asked(state, (event.part,))
-
-
-def _failed(state: State, event: ev.ToolFailed) -> None:
-    state.change(
-        state.hot_parts.get(event.part) or state.parts[event.part],
-        "changes",
-        "interrupted" if event.interrupted else "failed",
-    )
-    if state.asks.recent:
-        _no_longer_asked(state, (event.part,))
+        _no_longer_asked(state, (part,))
 
 
 def _asked(state: State, event: ev.CallAsked) -> None:
@@ -172,36 +140,20 @@ def _answered(state: State, event: ev.CallAnswered) -> None:
         _no_longer_asked(state, (event.part,))
 
 
-def _tools(state: State, _event: ev.ToolsSet) -> None:
-    state.add(state.tools.recent, ())
-
-
-def _step(state: State, event: ev.StepStarted) -> None:
+def _step(state: State, event: ev.StepStarted | ev.StepFinished) -> None:
     state.insert_part(event.part, PartFacts(state.version, event.message, "step", "", "ended"))
-    state.change(state.messages[event.message], "steps", "started")
+    begins = isinstance(event, ev.StepStarted)
+    state.change(state.messages[event.message], "steps", "started" if begins else "finished")
     if event.snapshot:
         state.add(state.files.recent, ())
 
 
-def _step_finished(state: State, event: ev.StepFinished) -> None:
-    state.insert_part(event.part, PartFacts(state.version, event.message, "step", "", "ended"))
-    state.change(state.messages[event.message], "steps", "finished")
-    if event.snapshot:
-        state.add(state.files.recent, ())
-
-
-def _pruned(state: State, event: ev.Pruned) -> None:
+def _pruned(state: State, event: ev.Pruned | ev.Restored) -> None:
+    status = "pruned" if isinstance(event, ev.Pruned) else "restored"
     for part in event.parts:
-        state.change(state.parts[part], "prunes", "pruned")
+        _changed(state, part, status, "prunes")
     for part in event.arguments:
-        state.change(state.parts[part], "prunes", "arguments-pruned")
-
-
-def _restored(state: State, event: ev.Restored) -> None:
-    for part in event.parts:
-        state.change(state.parts[part], "prunes", "restored")
-    for part in event.arguments:
-        state.change(state.parts[part], "prunes", "arguments-restored")
+        _changed(state, part, f"arguments-{status}", "prunes")
 
 
 def _requested(state: State, event: ev.CompactionRequested) -> None:
@@ -210,24 +162,8 @@ def _requested(state: State, event: ev.CompactionRequested) -> None:
 
 
 def _compaction(state: State, part: str, status: str) -> None:
-    state.change(state.parts[part], "changes", status)
+    _changed(state, part, status)
     state.add(state.compactions, part, status)
-
-
-def _compaction_started(state: State, event: ev.CompactionStarted) -> None:
-    _compaction(state, event.part, "started")
-
-
-def _compaction_completed(state: State, event: ev.CompactionCompleted) -> None:
-    _compaction(state, event.part, "completed")
-
-
-def _compaction_failed(state: State, event: ev.CompactionFailed) -> None:
-    _compaction(state, event.part, "failed")
-
-
-def _undone(state: State, event: ev.CompactionUndone) -> None:
-    _compaction(state, event.part, "undone")
 
 
 def _rolled_back(state: State, event: ev.RolledBack) -> None:
@@ -240,14 +176,6 @@ def _pinned(state: State, event: ev.Pinned) -> None:
     state.insert(state.pins, event.pin, PinFacts(state.version))
 
 
-def _unpinned(state: State, event: ev.Unpinned) -> None:
-    state.change(state.pins[event.pin], "changes", "unpinned")
-
-
-def _interrupt(state: State, _event: ev.InterruptRequested) -> None:
-    state.add(state.interrupts, "requested")
-
-
 def _settled(state: State, _event: ev.Settled) -> None:
     if state.interrupt_pending():
         state.add(state.interrupts, "answered")
@@ -256,10 +184,6 @@ def _settled(state: State, _event: ev.Settled) -> None:
 def _record_forgotten(state: State, event: ev.RecordForgotten) -> None:
     state.set("forgotten", merged((*state.forgotten, *event.ranges)))
     state.hidden = None
-
-
-def _erased(state: State, _event: ev.SessionErased) -> None:
-    state.set("erased", value=True)
 
 
 EVOLVE: dict[type, Callable[[State, Any], None]] = {
@@ -272,34 +196,34 @@ EVOLVE: dict[type, Callable[[State, Any], None]] = {
     ev.MessageRemoved: _message_removed,
     ev.MessagePromoted: _promoted,
     ev.PartStarted: _part_started,
-    ev.PartEnded: _ended,
-    ev.PartEdited: _edited,
-    ev.PartRedacted: _edited,
-    ev.PartRemoved: _part_removed,
-    ev.ToolRunning: _running,
-    ev.ToolCompleted: _completed,
-    ev.ToolFailed: _failed,
+    ev.PartEnded: lambda state, event: _changed(state, event.part, "ended"),
+    ev.PartEdited: lambda state, event: _changed(state, event.part, "edited", "edits"),
+    ev.PartRedacted: lambda state, event: _changed(state, event.part, "redacted", "edits"),
+    ev.PartRemoved: lambda state, event: _over(state, event.part, "removed"),
+    ev.ToolRunning: lambda state, event: _changed(state, event.part, "running"),
+    ev.ToolCompleted: lambda state, event: _over(state, event.part, "completed"),
+    ev.ToolFailed: lambda state, event: _over(state, event.part, "interrupted" if event.interrupted else "failed"),
     ev.CallAsked: _asked,
     ev.CallAnswered: _answered,
-    ev.ToolsSet: _tools,
+    ev.ToolsSet: lambda state, _: state.add(state.tools.recent, ()),
     ev.StepStarted: _step,
-    ev.StepFinished: _step_finished,
+    ev.StepFinished: _step,
     ev.Pruned: _pruned,
-    ev.Restored: _restored,
-    ev.MediaReplaced: _media,
-    ev.MediaRestored: _media,
+    ev.Restored: _pruned,
+    ev.MediaReplaced: lambda state, event: _changed(state, event.part, "replaced", "edits"),
+    ev.MediaRestored: lambda state, event: _changed(state, event.part, "returned", "edits"),
     ev.CompactionRequested: _requested,
-    ev.CompactionStarted: _compaction_started,
-    ev.CompactionCompleted: _compaction_completed,
-    ev.CompactionFailed: _compaction_failed,
-    ev.CompactionUndone: _undone,
+    ev.CompactionStarted: lambda state, event: _compaction(state, event.part, "started"),
+    ev.CompactionCompleted: lambda state, event: _compaction(state, event.part, "completed"),
+    ev.CompactionFailed: lambda state, event: _compaction(state, event.part, "failed"),
+    ev.CompactionUndone: lambda state, event: _compaction(state, event.part, "undone"),
     ev.RolledBack: _rolled_back,
     ev.Pinned: _pinned,
-    ev.Unpinned: _unpinned,
-    ev.InterruptRequested: _interrupt,
+    ev.Unpinned: lambda state, event: state.change(state.pins[event.pin], "changes", "unpinned"),
+    ev.InterruptRequested: lambda state, _: state.add(state.interrupts, "requested"),
     ev.Settled: _settled,
     ev.RecordForgotten: _record_forgotten,
-    ev.SessionErased: _erased,
+    ev.SessionErased: lambda state, _: state.set("erased", value=True),
 }
 
 COUNTED: frozenset[type] = frozenset(

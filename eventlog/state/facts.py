@@ -101,6 +101,10 @@ class MessageFacts(msgspec.Struct, array_like=True, gc=False):
     seen: int | None = None
     """`AssistantMessageStarted.seen` of a reply."""
 
+    def promotions(self) -> Iterator[int]:
+        """Versions that promoted the message, newest first."""
+        return versions_of(self.changes, "promoted")
+
     def newest(self) -> int:
         """The version of the newest fact, those of its parts included."""
         own = (self.added, _newest(self.steps), _newest(self.changes))

@@ -142,10 +142,6 @@ def _part_started(state: State, event: ev.PartStarted) -> None:
                 raise AlreadyExistsError("call", event.kind.call)
 
 
-def _delta(state: State, event: ev.PartDelta) -> None:
-    _takes_deltas(state, event.part, event.field)
-
-
 def _takes_deltas(state: State, part: str, field: str) -> None:
     if field == "text":
         in_state(state, part, ("text", "reasoning"), ("open",))
@@ -171,15 +167,10 @@ def _part_removed(state: State, event: ev.PartRemoved) -> None:
         raise RefusedError(f"part {brief(event.part)} is {status}", expected="a part that is ended")
 
 
-def _step(state: State, event: ev.StepStarted) -> None:
-    _new_part(state, event.part)
-    _open_message(state, event.message)
-
-
-def _step_finished(state: State, event: ev.StepFinished) -> None:
+def _step(state: State, event: ev.StepStarted | ev.StepFinished) -> None:
     _new_part(state, event.part)
     facts = _open_message(state, event.message)
-    if state.now(facts.steps) != "started":
+    if isinstance(event, ev.StepFinished) and state.now(facts.steps) != "started":
         raise RefusedError(f"message {brief(event.message)} has no open step", expected="a step that was started")
 
 
@@ -195,28 +186,17 @@ def _usage(state: State, event: ev.UsageRecorded) -> None:
         raise NotFoundError("message", event.message)
 
 
-def _pruned(state: State, event: ev.Pruned) -> None:
+def _pruned(state: State, event: ev.Pruned | ev.Restored) -> None:
+    restores = isinstance(event, ev.Restored)
+    is_wrong, expected = ("not pruned", "pruned") if restores else ("pruned already", "not pruned")
     for part in event.parts:
-        if state.is_pruned(in_state(state, part, _PRUNED, (*_OVER, "ended"))):
-            raise RefusedError(f"part {brief(part)} is pruned already", expected="a part that is not pruned")
+        if state.is_pruned(in_state(state, part, _PRUNED, (*_OVER, "ended"))) != restores:
+            raise RefusedError(f"part {brief(part)} is {is_wrong}", expected=f"a part that is {expected}")
     for part in event.arguments:
-        if state.is_pruned(in_state(state, part, ("tool",), _OVER), arguments=True):
+        if state.is_pruned(in_state(state, part, ("tool",), _OVER), arguments=True) != restores:
             raise RefusedError(
-                f"the arguments of part {brief(part)} are pruned already", expected="arguments that are not"
+                f"the arguments of part {brief(part)} are {is_wrong}", expected=f"arguments that are {expected}"
             )
-
-
-def _restored(state: State, event: ev.Restored) -> None:
-    for part in event.parts:
-        if not state.is_pruned(in_state(state, part, _PRUNED, (*_OVER, "ended"))):
-            raise RefusedError(f"part {brief(part)} is not pruned", expected="a pruned part")
-    for part in event.arguments:
-        if not state.is_pruned(in_state(state, part, ("tool",), _OVER), arguments=True):
-            raise RefusedError(f"the arguments of part {brief(part)} are not pruned", expected="pruned arguments")
-
-
-def _media_replaced(state: State, event: ev.MediaReplaced) -> None:
-    _with_media(state, event.part)
 
 
 def _media_restored(state: State, event: ev.MediaRestored) -> None:
@@ -266,10 +246,6 @@ def _compaction_completed(state: State, event: ev.CompactionCompleted) -> None:
         raise RefusedError(f"message {brief(event.summary)} is the user's", expected="the summary message")
 
 
-def _compaction_failed(state: State, event: ev.CompactionFailed) -> None:
-    in_state(state, event.part, ("compaction",), ("requested", "started"))
-
-
 def _undone(state: State, event: ev.CompactionUndone) -> None:
     in_state(state, event.part, ("compaction",), ("completed",))
     latest = state.compaction_in_force()
@@ -301,10 +277,6 @@ def _value_put(_state: State, event: ev.ValuePut) -> None:
     check_key(event.key)
     if event.text is not None and event.data is not None:
         raise RefusedError("a value of text and data", expected="one of them, or neither for a freed value")
-
-
-def _value_dropped(_state: State, event: ev.ValueDropped) -> None:
-    check_key(event.key)
 
 
 def _note(_state: State, event: ev.NoteSet) -> None:
@@ -341,7 +313,7 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.MessageRemoved: _message_removed,
     ev.MessagePromoted: _promoted,
     ev.PartStarted: _part_started,
-    ev.PartDelta: _delta,
+    ev.PartDelta: lambda state, event: _takes_deltas(state, event.part, event.field),
     ev.PartEnded: lambda state, event: in_state(state, event.part, ("text", "reasoning"), ("open",)),
     ev.PartEdited: _edited,
     ev.PartRemoved: _part_removed,
@@ -352,16 +324,16 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.ToolCompleted: lambda state, event: in_state(state, event.part, ("tool",), ("running", "interrupted")),
     ev.ToolFailed: tool_failed,
     ev.StepStarted: _step,
-    ev.StepFinished: _step_finished,
+    ev.StepFinished: _step,
     ev.UsageRecorded: _usage,
     ev.Pruned: _pruned,
-    ev.Restored: _restored,
-    ev.MediaReplaced: _media_replaced,
+    ev.Restored: _pruned,
+    ev.MediaReplaced: lambda state, event: _with_media(state, event.part),
     ev.MediaRestored: _media_restored,
     ev.CompactionRequested: _requested,
     ev.CompactionStarted: _compaction_started,
     ev.CompactionCompleted: _compaction_completed,
-    ev.CompactionFailed: _compaction_failed,
+    ev.CompactionFailed: lambda state, event: in_state(state, event.part, ("compaction",), ("requested", "started")),
     ev.CompactionUndone: _undone,
     ev.RolledBack: _rollback,
     ev.Pinned: _pinned,
@@ -369,7 +341,7 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.PartRedacted: _redacted,
     ev.ValuePut: _value_put,
     ev.NoteSet: _note,
-    ev.ValueDropped: _value_dropped,
+    ev.ValueDropped: lambda _, event: check_key(event.key),
     ev.RecordKept: _record_kept,
     ev.RecordForgotten: _record_forgotten,
 }

@@ -229,7 +229,7 @@ class State:
         """The version that put a message into the conversation: its promotion, else its birth."""
         if not message.changes:
             return message.added
-        return next(filter(self.history.holds, versions_of(message.changes, "promoted")), message.added)
+        return next(filter(self.history.holds, message.promotions()), message.added)
 
     def has_seen(self, reply: MessageFacts, message: MessageFacts) -> bool:
         """Whether an effective reply has seen an effective message of a user."""

@@ -42,6 +42,11 @@ from eventlog.state.decide import allowed_deltas, decide, needs_no_lease
 
 __all__ = ["AcceptedCommands"]
 
+MAX_ACCEPTED = 2_048
+"""Commands without a waiting caller after which the next one waits for their commit."""
+MAX_ACCEPTED_BYTES = 1 << 20
+"""Bytes of their bodies after which it does."""
+
 
 class AcceptedCommands:
     """The accepted commands of one session, in their order, up to the outcome of each."""
@@ -72,6 +77,11 @@ class AcceptedCommands:
     def epoch(self) -> int:
         """The lease epoch that deltas are accepted under, 0 without the lease."""
         return 0 if self.claim is None or self.claim.status is LeaseStatus.LOST else self.claim.state.epoch
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much is accepted that a command no caller waits for has to wait."""
+        return len(self.commands) >= MAX_ACCEPTED or self.weight > MAX_ACCEPTED_BYTES
 
     def enqueue(self, commands: list[Command]) -> None:
         """Have these commands wait for the next append, and no others."""

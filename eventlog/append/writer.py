@@ -16,23 +16,22 @@ from typing import ParamSpec, TypeAlias, TypeVar
 
 from eventlog.append.backoff import Backoff
 from eventlog.append.command import Command
+from eventlog.append.delta_buffer import DeltaBuffer
 from eventlog.append.gate import Gate
 from eventlog.append.lease_claim import LeaseClaim
 from eventlog.append.metrics import Metrics
 from eventlog.append.pending import PendingAppend
 from eventlog.append.queue import MAX_RUN, CommandQueue
-from eventlog.append.state_reader import StateReader
 from eventlog.codec.deltas import Key
 from eventlog.errors import DataError, EventlogError, FencedError, LeaseHeldError
+from eventlog.history.ancestry import head_of
+from eventlog.history.effective_history import StreamRange
 from eventlog.log.commit import Committed
+from eventlog.log.contract import HeadReader, Log
 from eventlog.state.committed import CommittedState
+from eventlog.state.state import State
 
 __all__ = ["SessionWriter"]
-
-MAX_ACCEPTED = 2_048
-"""Commands without a waiting caller after which the next one waits for their commit."""
-MAX_ACCEPTED_BYTES = 1 << 20
-"""Bytes of their bodies after which it does."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,12 +40,18 @@ Waited: TypeAlias = PendingAppend | Gate | Backoff
 """Waits that may stand between a command and its outcome."""
 
 
-class SessionWriter(StateReader):
+class SessionWriter:
     """Decides, accepts and commits for one session.  Safe across threads."""
 
     def __init__(self, committed: CommittedState, wake: Callable[[SessionWriter], None], metrics: Metrics) -> None:
         queue = CommandQueue(committed, metrics)
-        super().__init__(committed, queue)
+        self.log: Log = committed.log
+        self.session: str = committed.session
+        self.committed = committed
+        self.queue = queue
+        self.lock: RLock = queue.lock
+        self.buffer: DeltaBuffer = queue.buffer
+        self._guarded = queue.guarded
         self._counted = metrics
         self.accept: Callable[..., Command] = queue.accept
         self._wake = wake
@@ -63,15 +68,63 @@ class SessionWriter(StateReader):
         return bool(self.queue.backoff.conflicts and self.queue.commands)
 
     @property
-    def is_crowded(self) -> bool:
-        """Whether so much is accepted that a command no caller waits for has to wait."""
-        queue = self.queue
-        return self.queue.gate is None and (len(queue.commands) >= MAX_ACCEPTED or queue.weight > MAX_ACCEPTED_BYTES)
-
-    @property
     def is_held_by_others(self) -> bool:
         """Whether another thread's pipeline is open: then only that thread hands anything over."""
         return self.queue.gate_of_others() is not None
+
+    # -- the state ---------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Bring the state up to what is committed, and ahead by what is accepted."""
+        self._guarded(self.queue.catch_up)
+
+    def follow(self) -> None:
+        """Bring the state up to the head that a reader has read; see `Log.reading`."""
+        with self.lock, self.log.reading() as heads:
+            if self._is_behind(heads):
+                self.catch_up()
+
+    def followed(self) -> State | None:
+        """Return the facts if this handle has read all of them; nothing more is read."""
+        with self.lock, self.log.reading() as heads:
+            return None if self._is_behind(heads) else self.committed.state
+
+    def _is_behind(self, heads: HeadReader) -> bool:
+        """Whether the state lacks an event, or is ahead by what is accepted."""
+        committed, queue = self.committed, self.queue
+        if not committed.loaded or queue.is_behind or queue.commands or queue.sent or self.buffer.flat:
+            return True
+        head = heads.head(self.session)
+        return head is not None and head.version > committed.certain
+
+    def known_state(self) -> State:
+        """Return the facts as far as this handle has read them; others' newest may be missing."""
+        if self.queue.is_behind or not self.committed.loaded:
+            self.catch_up()
+        return self.committed.state
+
+    def ancestry(self) -> list[StreamRange]:
+        """Return the streams of the session's history."""
+        with self.lock:
+            return self.committed.ancestry()
+
+    def newest(self) -> int:
+        """Return the version up to which everything is committed now.
+
+        Without a state only the head is read.
+        """
+        with self.lock:
+            if not self.committed.loaded:
+                with self.log.reading() as heads:
+                    return head_of(heads, self.session).version
+            self.follow()
+            return self.committed.certain
+
+    def checkpoint(self) -> None:
+        """Store the state as of now, if all is committed and it was stored long enough ago."""
+        with self.lock:
+            if self.committed.loaded and not self.queue.sent and not self.queue.commands:
+                self.committed.keep_if_due()
 
     # -- the buffer --------------------------------------------------------------------------
 
@@ -194,10 +247,8 @@ class SessionWriter(StateReader):
                 pending.wait()
             self._note_wait(begun)
         except BaseException as error:
-            if isinstance(error, Exception) and isinstance(command.outcome, Committed):
-                return  # the next caller meets the error again, where it does not contradict a commit
-            self._break_off(command, error)
-            raise
+            if self._broken_off(command, error):
+                raise
 
     async def waited(self, command: Command) -> None:
         """Wait as `wait` does, without blocking the event loop."""
@@ -208,10 +259,8 @@ class SessionWriter(StateReader):
                 await pending.waited()
             self._note_wait(begun)
         except BaseException as error:
-            if isinstance(error, Exception) and isinstance(command.outcome, Committed):
-                return
-            self._break_off(command, error)
-            raise
+            if self._broken_off(command, error):
+                raise
 
     def _note_wait(self, begun: int) -> None:
         self._counted.waits += 1
@@ -250,19 +299,21 @@ class SessionWriter(StateReader):
             raise outcome
         return None
 
-    def _break_off(self, command: Command, error: BaseException) -> None:
-        """End the wait for a command whose outcome is not known.
+    def _broken_off(self, command: Command, error: BaseException) -> bool:
+        """End the wait for a command; False for an error that would contradict its commit.
 
         After an interrupt it is flushed all the same, with those of its pipeline, and tried again
         if need be. A caller who hears of an error, as that the log cannot be read now, finds
         nothing of the command in the log later, unless the append with it is on its way.
         """
+        if isinstance(error, Exception) and isinstance(command.outcome, Committed):
+            return False  # the next caller meets the error again
         if command.outcome is not None or not command.owned:
-            return
+            return True
         with self.lock:
             sent = self.queue.sent
             if isinstance(error, Exception) and sent is not None and command in sent.commands:
-                return  # as for a signal handler inside the commit of its own thread
+                return True  # as for a signal handler inside the commit of its own thread
             if isinstance(error, Exception):
                 self.queue.refuse(command, error)
                 self.committed.loaded = False  # the state is read again, without it
@@ -270,6 +321,7 @@ class SessionWriter(StateReader):
                 for each in (command,) if command.unit is None else command.unit.commands:
                     each.owned = False
         self.wake()
+        return True
 
     def flush(self) -> None:
         """Make everything accepted so far durable.
@@ -285,9 +337,7 @@ class SessionWriter(StateReader):
         Raises why an append failed that is tried again later.
         """
         while (last := self._newest()) is not None:
-            pending: Waited | None = None if last.outcome is not None else self.queue.sent
-            if pending is not None:
-                pending.wait()
+            pending: Waited | None = None
             while (pending := self._guarded(self._next, last, pending, flushes=True)) is not None:
                 pending.wait()
             if isinstance(last.outcome, Committed) or all(command.owned for command in self.queue.commands):
@@ -340,6 +390,6 @@ class SessionWriter(StateReader):
 
     def fork_off(self) -> None:
         """Give up what the parent accepted: this is a child process."""
-        self.lock: RLock = RLock()  # another thread of the parent may have held the old one
+        self.lock = RLock()  # another thread of the parent may have held the old one
         self.queue.lock = self.lock
         self.buffer.fork_off()

@@ -17,10 +17,9 @@ from eventlog.errors import CallError, EventlogError, RefusedError
 from eventlog.errors.base import brief
 from eventlog.session.asking import ask_at, call_digest, is_redacted, tool_of
 from eventlog.session.inputs import as_json
-from eventlog.session.late_result import effective_call
 from eventlog.session.subsessions import stop_asked, waiting_subsession
 from eventlog.state.facts import versions_of
-from eventlog.state.waiting_calls import asked, asked_at, may_run, waits_for_answer
+from eventlog.state.waiting_calls import asked, asked_at, effective_call, may_run, waits_for_answer
 from eventlog.validation import a_kind, json_value, require
 from eventlog.values import Json
 

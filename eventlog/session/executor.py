@@ -192,7 +192,7 @@ class Executor:
             return
         pipeline = None if self._pipelines.innermost is None else self._pipelines.current()
         returns_lease = last and lease is not None and self.leases.ends_with(lease)
-        if not wait and pipeline is None and writer.is_crowded:
+        if not wait and pipeline is None and writer.queue.gate is None and writer.queue.is_crowded:
             writer.flush()
         try:
             command = writer.accept(

@@ -7,16 +7,22 @@ from functools import partial
 from typing import Any, Literal, Protocol
 
 from eventlog import events as ev
+from eventlog.append.backoff import Backoff
+from eventlog.append.transaction import transact
 from eventlog.codec.large_texts import to_content
-from eventlog.errors import CallError, RefusedError
+from eventlog.errors import CallError, ConflictError, RefusedError
+from eventlog.errors.base import brief
 from eventlog.ids import id_of_request
 from eventlog.session.executor import Executor
-from eventlog.session.inputs import model_of, stored_kind
+from eventlog.session.inputs import model_of, require_sound_json, stored_attachment, stored_kind, stored_truncation
 from eventlog.session.outcome import pending_question
 from eventlog.session.reader import SessionReader
 from eventlog.session.reply import Reply
 from eventlog.session.turn import Turn
-from eventlog.validation import a_kind, each, require
+from eventlog.state.facts import PartFacts, versions_of
+from eventlog.state.state import State
+from eventlog.state.waiting_calls import effective_call
+from eventlog.validation import a_kind, each, require, require_or_none
 from eventlog.values import Attachment, File, Json, Model, PartKind, Text, Truncation
 
 __all__ = ["MessageCommands", "Sent"]
@@ -197,24 +203,50 @@ class MessageCommands:
     ) -> int:
         """Complete a call that was settled as interrupted; returns the version of the result.
 
-        Needs no lease: for a worker that another owner took for dead. The view is that of a
-        punctual result. The same result again is the first one, and another is `RefusedError`, as
-        is a result of a call that goes on. `failed` says that `output` is an error. `title`,
-        `metadata`, `attachments` and `truncation` are those of `ToolCall.succeed`.
+        Needs no lease: for a worker that another owner took for dead. The append is made at the
+        version that it was decided at, so it changes nothing that it has not seen. The view is that
+        of a punctual result. The same result again is the first one, another is
+        `RefusedError`, as is a result of a call that goes on. `failed` says that `output` is an
+        error. `title`, `metadata`, `attachments` and `truncation` are those of `ToolCall.succeed`.
         """
-        from eventlog.session.late_result import late_result
-
-        return late_result(
-            self.executor,
-            message,
-            call,
-            output,
-            failed=failed,
-            title=title,
-            metadata=metadata,
-            attachments=attachments,
-            truncation=truncation,
+        for name, rule in (
+            (message, "a message is named by its id, a str"),
+            (call, "a call is named by its id, a str"),
+        ):
+            require(str, name, rule)
+        require(str, output, "an output is a str")
+        require_or_none(Truncation, truncation, "a truncation is a Truncation")
+        self.executor.host.require_open(writing=True)
+        bodies: dict[bytes, bytes] = {}
+        content = to_content(output, bodies)
+        truncation = stored_truncation(truncation, bodies)
+        files = tuple(
+            stored_attachment(one, bodies) for one in each(attachments, "attachments are a list of attachments")
         )
+        writer = self.executor.writer
+        backoff = Backoff()
+        while True:
+            try:
+                if writer.is_ahead:
+                    writer.flush()
+                with self.executor.reader.deciding() as state:
+                    version = state.version
+                    part, facts = effective_call(state, message, call)
+                    status = state.status(facts)
+                    done = None if status == "interrupted" else _newest_change(state, facts, status)
+                event: ev.ToolCompleted | ev.ToolFailed
+                if failed:
+                    event = ev.ToolFailed(part, content, metadata=metadata)
+                else:
+                    event = ev.ToolCompleted(part, content, truncation, title, metadata, files)
+                require_sound_json([event])
+                if done is not None:
+                    return _same_result(self.executor, call, done, event)
+                items: list[tuple[int, ev.Event]] = [(self.executor.host.clock(), event)]
+                return transact(writer, items, bodies, expected=version).last
+            except ConflictError:
+                if not backoff.goes_on():
+                    raise
 
     def remove_message(self, message: str, *, wait: float = 0.0) -> None:
         """Take a finished message out of the conversation; its events stay.
@@ -246,4 +278,20 @@ def _version_of(view: Sent | int) -> int:
         raise CallError(f"a view is what the model is sent, which has a version, or that version, not {a_kind(view)}")
     if version < 0:
         raise CallError(f"a version is at least 0, not {version}")
+    return version
+
+
+def _newest_change(state: State, facts: PartFacts, status: str) -> int:
+    """Return the version of a call's end; `RefusedError` if it goes on."""
+    if status not in {"completed", "failed"}:
+        raise RefusedError(f"the call is {status}", expected="a call that was settled as interrupted")
+    return next(filter(state.history.holds, versions_of(facts.changes, status)))
+
+
+def _same_result(executor: Executor, call: str, version: int, event: ev.Event) -> int:
+    """Return the version of a result that is there already; `RefusedError` if it is another."""
+    (known,) = executor.reader.events(version - 1, version)
+    if known.event != event:
+        expected = "the same result, or a call that was settled as interrupted"
+        raise RefusedError(f"call {brief(call)} has another result", expected=expected, session=executor.id)
     return version

@@ -29,7 +29,6 @@ from eventlog.state.facts import (
     MessageFacts,
     PartFacts,
     PinFacts,
-    versions_of,
 )
 from eventlog.state.version_log import VersionLog
 

@@ -6,10 +6,11 @@ forks come between.
 
 from __future__ import annotations
 
+from eventlog.errors import NotFoundError
 from eventlog.state.facts import PartFacts, versions_of
 from eventlog.state.state import State
 
-__all__ = ["asked", "asked_at", "may_run", "waiting", "waits_for_answer"]
+__all__ = ["asked", "asked_at", "effective_call", "may_run", "waiting", "waits_for_answer"]
 
 
 def asked(state: State) -> tuple[str, ...]:
@@ -46,3 +47,12 @@ def may_run(state: State, facts: PartFacts) -> bool:
     """
     since = asked_at(state, facts)
     return since > state.started and next(versions_of(facts.changes, "running"), 0) <= since
+
+
+def effective_call(state: State, message: str, call: str) -> tuple[str, PartFacts]:
+    """Return the part of an effective call, and its facts."""
+    for part, facts in state.message(message).parts.items():
+        is_there = facts.kind == "tool" and facts.call == call and state.history.holds(facts.added)
+        if is_there and state.status(facts) != "removed":
+            return part, facts
+    raise NotFoundError("call", call)

@@ -95,7 +95,7 @@ def test_what_others_had_accepted_stays_when_a_pipeline_is_refused(log: FaultyLo
 
 
 @pytest.mark.promise(4)
-@pytest.mark.parametrize("place", ["writer.MAX_ACCEPTED", "queue.MAX_RUN"])
+@pytest.mark.parametrize("place", ["accepted_commands.MAX_ACCEPTED", "queue.MAX_RUN"])
 def test_a_long_pipeline_goes_in_whole_or_not_at_all(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

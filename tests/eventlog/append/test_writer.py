@@ -253,7 +253,7 @@ def test_a_command_that_was_refused_by_a_full_queue_is_not_committed_later(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 4: an event that was refused by a full queue is not committed later."""
-    monkeypatch.setattr("eventlog.append.writer.MAX_ACCEPTED", 1)
+    monkeypatch.setattr("eventlog.append.accepted_commands.MAX_ACCEPTED", 1)
     with session.assistant() as reply:
         log.refuse = 1
         with pytest.raises(BusyError):

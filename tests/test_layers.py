@@ -36,10 +36,10 @@ LAYERS: dict[str, str] = {
         | redact status tool_call turn | filling | reply subsessions settings_commands | message_commands answering | session | unfinished_sessions shelf session_names
     """,
     "eventlog.state": """
-        facts run | chunk | stored_facts | archive version_log | fact_store | state | waiting_calls stored | call_rules | settling rules evolve | decide loader
+        facts run | chunk | stored_facts | archive version_log | fact_store | state | waiting_calls stored | settling rules evolve | decide loader
         | committed
     """,
-    "eventlog.append": "metrics delta_buffer backoff lease_claim command | pending gate | accepted_commands | queue | writer bulk | transaction pipeline flusher own_appends",
+    "eventlog.append": "metrics delta_buffer lease_claim command | pending backoff | accepted_commands | queue | writer bulk | transaction pipeline flusher own_appends",
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl streams receipts
         | aider chatgpt claude_code cline codex gemini pi role_list watched_files | reconcile formats | one_file | growing_file

@@ -8,8 +8,8 @@ from threading import local
 from types import TracebackType
 from typing import Self
 
+from eventlog.append.backoff import Gate
 from eventlog.append.command import Unit
-from eventlog.append.gate import Gate
 from eventlog.append.writer import SessionWriter
 from eventlog.errors import EventlogError
 

@@ -19,9 +19,9 @@ from typing import ParamSpec, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.accepted_commands import AcceptedCommands
+from eventlog.append.backoff import Gate
 from eventlog.append.command import Command, Terms, Unit, count_of, limit_bodies
 from eventlog.append.delta_buffer import BufferStatus
-from eventlog.append.gate import Gate
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus, lease_lost, lease_over
 from eventlog.append.metrics import Metrics
 from eventlog.append.pending import PendingAppend, end_of_append, record_of

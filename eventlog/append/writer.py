@@ -14,10 +14,9 @@ from threading import RLock
 from time import perf_counter_ns
 from typing import ParamSpec, TypeAlias, TypeVar
 
-from eventlog.append.backoff import Backoff
+from eventlog.append.backoff import Backoff, Gate
 from eventlog.append.command import Command
 from eventlog.append.delta_buffer import DeltaBuffer
-from eventlog.append.gate import Gate
 from eventlog.append.lease_claim import LeaseClaim
 from eventlog.append.metrics import Metrics
 from eventlog.append.pending import PendingAppend

@@ -63,8 +63,6 @@ class UnfinishedError(DataError):
 class _OtherProgramError(DataError):
     """Written by another version of this program."""
 
-    _remedy = ""
-
     def __init__(
         self,
         message: str,
@@ -73,17 +71,14 @@ class _OtherProgramError(DataError):
         version: int | None = None,
         position: int | None = None,
     ) -> None:
-        super().__init__(f"{message}; {self._remedy}", session=session, version=version, position=position)
+        remedy = "use the program that wrote it, or a later one"
+        super().__init__(f"{message}; {remedy}", session=session, version=version, position=position)
         self.message = message
 
 
 class UnknownEventError(_OtherProgramError):
     """An event of an unknown kind, in a known schema version."""
 
-    _remedy = "use the program that wrote it, or a later one"
-
 
 class TooNewError(_OtherProgramError):
     """Written by a newer program: use that program, or a later one."""
-
-    _remedy = "use the program that wrote it, or a later one"

@@ -174,17 +174,6 @@ def lineage_of(streams: list[StreamRange], ranges: list[tuple[int, int]]) -> lis
     ]
 
 
-def hidden(ranges: list[tuple[int, int]], upto: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of `1..upto` that `ranges` leaves out."""
-    start = 1
-    for first, last in ranges:
-        if first > start:
-            yield start, first - 1
-        start = last + 1
-    if start <= upto:
-        yield start, upto
-
-
 def seen_upto(began: int, seen: int | None) -> int:
     """Return the version up to which a reply that began at `began` has seen the history.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from eventlog.history.derived import found
-from eventlog.state.chunk import Row, decode_row, encode_row, hash_of
+from eventlog.state.chunk import Row, decode_row, encode_row
 from eventlog.state.run import new_modulus
 from eventlog.state.stored_facts import Growth, Source, StoredArchive, StoredFacts, StoredRows, grown
 
@@ -93,7 +93,7 @@ class FactArchive:
         cold = self._cold.get(key) or self._cold.get(self._messages.get(key, ""))
         if cold is not None:
             return decode_row(cold)
-        return None if self.stored is None else self.stored.find(key, hash_of(key, self._modulus), self._modulus)
+        return None if self.stored is None else self.stored.find(key)
 
     def _rebuild(self) -> None:
         """Archive anew what was stored and is lost, from a replay."""

@@ -13,10 +13,9 @@ from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, LimitError, NotFoundError, RefusedError
 from eventlog.errors.base import brief
 from eventlog.ids import MAX_ID_BYTES, check_id, check_key
-from eventlog.state.call_rules import call_answered, call_asked, in_state, tool_failed, tool_running
 from eventlog.state.facts import CODE_MASK, CODES, MessageFacts, PartFacts
 from eventlog.state.state import State
-from eventlog.state.waiting_calls import asked
+from eventlog.state.waiting_calls import asked, call_answered, call_asked, in_state, tool_failed, tool_running
 from eventlog.validation import require
 from eventlog.values import Opaque, Reasoning, Tool
 

@@ -110,18 +110,14 @@ class _Stream:
         self._pending = None
         self._indexes = [known.get(run) or _Index(run) for run in reversed(archive.runs)]
 
-    def find(self, key: str, hashed: int, modulus: int) -> Sequence[Row]:
-        """Return the rows with the message or part of this id, the newest first.
-
-        `hashed` is the hash of the id with `modulus`.
-        """
+    def find(self, key: str) -> Sequence[Row]:
+        """Return the rows with the message or part of this id, the newest first."""
         if self._pending is None:
             self._pending = {name: row for row in self.loose() for name in (row[0], *row[1].parts)}
         row = self._pending.get(key)
         found = [] if row is None else [row]
-        if modulus != self.archive.modulus:
-            modulus = self.archive.modulus
-            hashed = hash_of(key, modulus)
+        modulus = self.archive.modulus
+        hashed = hash_of(key, modulus)
         for index in self._indexes:
             place = hashed * index.count // modulus
             bucket = index.buckets.get(place)
@@ -202,13 +198,12 @@ class StoredFacts:
         """Return the sources other than a session's own."""
         return [source for source in self.sources if source.session != session]
 
-    def find(self, key: str, hashed: int, modulus: int) -> Row | None:
+    def find(self, key: str) -> Row | None:
         """Return the message of this id, or with a part of this id, as it was archived last.
 
-        `hashed` is the hash of the id with `modulus`. The caller may change the row.
-        `LostRowError` if stored rows cannot be read.
+        The caller may change the row. `LostRowError` if stored rows cannot be read.
         """
-        return found(self._find, self._streams.clear, key, hashed, modulus)  # if another handle merged runs
+        return found(self._find, self._streams.clear, key)  # if another handle merged runs
 
     def __iter__(self) -> Iterator[Row]:
         """The newest facts of every message; `LostRowError` if stored rows cannot be read."""
@@ -238,10 +233,10 @@ class StoredFacts:
         """Return whether all that another source has is read here."""
         return any(source.session == other.session and source.upto >= other.upto for source in self.sources)
 
-    def _find(self, key: str, hashed: int, modulus: int) -> Row | None:
+    def _find(self, key: str) -> Row | None:
         for source in reversed(self.sources):
             stream = self._streams.get(source.session) or self.stream(source)
-            for name, facts in stream.find(key, hashed, modulus):
+            for name, facts in stream.find(key):
                 cut = facts.as_of(source.upto)
                 if cut is not None and (name == key or key in cut.parts):
                     return name, cut

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import DamagedError
-from eventlog.history.effective_history import END, History, StreamRange, hidden, lineage_of
+from eventlog.history.effective_history import END, History, StreamRange, lineage_of
+from eventlog.history.ranges import without
 from eventlog.values import Lineage
 
 STEPS = st.lists(st.none() | st.integers(0, 1 << 30), max_size=60)
@@ -125,4 +126,4 @@ def test_hidden_is_what_is_not_effective(steps: list[int | None]) -> None:
     """Hidden and effective versions partition the history."""
     history, lists = grow(steps)
     now = len(lists) - 1
-    assert spelled(list(hidden(history.at(now), now))) == sorted(set(range(1, now + 1)) - set(lists[now]))
+    assert spelled(without([(1, now)], history.at(now))) == sorted(set(range(1, now + 1)) - set(lists[now]))

@@ -247,7 +247,7 @@ class SessionStore:
         require(int, limit, "a limit is a whole number")
         if limit < 1:
             raise CallError(f"a page has one session or more, not {limit}")
-        from eventlog.session.unfinished_sessions import state_of
+        from eventlog.session.status import state_of
 
         with self.log.reading():
             return page_of(
@@ -257,7 +257,7 @@ class SessionStore:
                 subsessions=subsessions,
                 cursor=cursor,
                 limit=limit,
-                state_of=partial(state_of, self),
+                state_of=partial(state_of, self.registry),
             )
 
     def unfinished(self) -> list[SessionInfo]:
@@ -268,10 +268,10 @@ class SessionStore:
         it was run here. Costs what it lists and what was written since the last call; the first
         call of a store looks at every session.
         """
-        from eventlog.session.unfinished_sessions import unfinished
+        from eventlog.session.status import unfinished
 
         self.host.require_open()
-        return unfinished(self)
+        return unfinished(self.registry)
 
     def info(self, session: str) -> SessionInfo:
         """The catalog entry of one session: title, scope, times and counts."""

@@ -69,7 +69,7 @@ class Flusher:
         self._bell = Bell()
         self._armed = False
         """Whether a tick is on its way: a busy session need not wake the thread each turn."""
-        self._soon = False
+        self.soon: bool = False
         """Whether a lease waits to be written, so that other processes see it."""
         self._thread: Thread | None = None
 
@@ -98,7 +98,7 @@ class Flusher:
             first = not self._leased
             self._leased[session.id] = session
             self._start()
-            first, self._soon = first or (soon and not self._soon), self._soon or soon
+            first, self.soon = first or (soon and not self.soon), self.soon or soon
         if first:
             self._bell.ring()
 
@@ -106,11 +106,6 @@ class Flusher:
         """Renew this session's lease no more."""
         with self._lock:
             self._leased.pop(session.id, None)
-
-    @property
-    def soon(self) -> bool:
-        """Whether to flush sooner than within the interval."""
-        return self._soon
 
     def leased(self) -> list[Leased]:
         """Return the handles whose leases are renewed."""
@@ -144,7 +139,7 @@ class Flusher:
         """
         with self._lock:
             dirty, leased = list(self._dirty.values()), list(self._leased.values())
-            self._armed = self._soon = False
+            self._armed = self.soon = False
         self._metrics.flushes += bool(dirty)
         begun = perf_counter_ns()
         for writer in dirty:

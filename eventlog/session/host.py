@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import RLock
 
 from eventlog import ids
-from eventlog.append.flusher import Flusher, Leased
+from eventlog.append.flusher import Flusher
 from eventlog.append.metrics import Metrics
 from eventlog.codec.large_texts import body_data, body_text
 from eventlog.errors import CallError, ClosedError, DamagedError, ForkedProcessError, ReadOnlyError
@@ -101,14 +101,6 @@ class Host:
             )
         if writing and self.log.read_only:
             raise ReadOnlyError("the store was opened for reading only")
-
-    def keep(self, session: Leased, *, soon: bool = False) -> None:
-        """Renew this session's lease from now on; see `Flusher.keep`."""
-        self.flusher.keep(session, soon=soon)
-
-    def forget(self, session: Leased) -> None:
-        """Renew this session's lease no more."""
-        self.flusher.forget(session)
 
     def info(self, session: str) -> SessionInfo:
         """The catalog entry of a session."""

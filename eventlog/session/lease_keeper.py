@@ -241,7 +241,7 @@ class LeaseKeeper:
                 return False
             renewed = renew_lease(self._host.log, self.id, lease.claim.state, now + ttl)
             if renewed is None:
-                self._host.forget(self)
+                self._host.flusher.forget(self)
             else:
                 lease.claim.state = renewed
             return False
@@ -275,7 +275,7 @@ class LeaseKeeper:
             and ended.status is not LeaseStatus.RETURNED
             and writer.retain(ended)
         ):  # two replies in one pipeline
-            host.keep(self)
+            host.flusher.keep(self)
             return Lease(self.id, ended, block)
         if reads:
             writer.catch_up()
@@ -305,7 +305,7 @@ class LeaseKeeper:
         """Accept deltas under a lease, and renew it from now on."""
         try:
             self._writer.hold(lease.claim)
-            self._host.keep(self, soon=lease.is_claimed)
+            self._host.flusher.keep(self, soon=lease.is_claimed)
         except BaseException:
             self._close(lease)
             raise
@@ -336,7 +336,7 @@ class LeaseKeeper:
             finally:
                 self._wake()
                 if self.current is None:
-                    self._host.forget(self)
+                    self._host.flusher.forget(self)
 
     def _wake(self) -> bool:
         """End the rest of a lease; return whether no other store has taken it."""
@@ -373,11 +373,11 @@ class LeaseKeeper:
         if rests:
             self._resting, self._rests_since = lease.claim, time.monotonic()
             RESTING.add((self.id, lease.claim.state.owner, lease.epoch))
-            self._host.keep(self, soon=True)
+            self._host.flusher.keep(self, soon=True)
         else:
             release_lease(self._host.log, self.id, lease.claim.state)
 
     def _end(self, lease: Lease) -> None:
         lease.live = False
         self.current, self._ended = None, lease.claim
-        self._host.forget(self)
+        self._host.flusher.forget(self)

@@ -1,6 +1,6 @@
 """Sessions with open work, as far as a store knows: a list need not read them again.
 
-`unfinished_sessions.py` finds out; this is its memory within a process. A session that was not
+`status.py` finds out; this is its memory within a process. A session that was not
 written to since is as it was.
 """
 

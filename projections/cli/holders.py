@@ -55,10 +55,10 @@ def _runner(store: Store, error: LeaseHeldError) -> str:
 
 def runner(store: Sessions, session: str) -> str | None:
     """Return who runs a session, and what it answers; None for a session that is not run."""
-    from eventlog.session.unfinished_sessions import state_of
+    from eventlog.session.status import state_of
 
     head = store.log.head(session)
-    if head is None or state_of(store, head, store.info(session)) != "running":
+    if head is None or state_of(store.registry, head, store.info(session)) != "running":
         return None
     return f"{_owner(store, session) or 'another process'}{_task(store, session)}"
 

@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files
 
 from eventlog.session.session import Session
-from eventlog.session.unfinished_sessions import state_of
+from eventlog.session.status import state_of
 from projections.exports.html_text import Shown, import_html, markdown_html, plain_html, shown, visible
 from projections.exports.in_order import backwards, own_messages
 from projections.exports.markdown import SILENT
@@ -75,7 +75,7 @@ def _facts(session: Session) -> Iterator[tuple[str, str]]:
     yield "tokens", f"{info.tokens:,}" if info.tokens else ""
     yield "cost", _cost(session)
     head = session.store.log.head(session.id)
-    state = "" if head is None else state_of(session.store, head, info)
+    state = "" if head is None else state_of(session.store.registry, head, info)
     yield "state", state if state in {"running", "unfinished", "asked"} else ""
 
 

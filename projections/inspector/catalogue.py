@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from eventlog.errors import CallError
 from eventlog.errors.base import brief
-from eventlog.session.unfinished_sessions import state_of
+from eventlog.session.status import state_of
 from projections.inspector.estimates import Estimates
 from projections.inspector.markup import visible
 
@@ -223,7 +223,7 @@ class Catalogue:
     def with_state(self, info: SessionInfo) -> SessionInfo:
         """Return the facts with whether a task runs the session, or has to go on with it."""
         head = self._store.log.head(info.id)
-        return info if head is None else replace(info, state=state_of(self._store, head, info))
+        return info if head is None else replace(info, state=state_of(self._store.registry, head, info))
 
     def listed(self, infos: Iterable[SessionInfo], *, wait: bool = True) -> dict[str, Any]:
         """Return the facts of sessions, and whether more estimates of costs are to come."""

@@ -9,7 +9,7 @@ from threading import Lock, RLock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from eventlog.session.unfinished_sessions import state_of
+from eventlog.session.status import state_of
 from projections.inspector.history import History
 from projections.inspector.told import Told, told
 from projections.inspector.window_series import WindowSeries
@@ -89,7 +89,7 @@ class Room:
     def is_run(self) -> bool:
         """Whether a task runs the session, of any process."""
         store, head = self.session.store, self.session.store.log.head(self.session.id)
-        return head is not None and state_of(store, head, self.session.info) == "running"
+        return head is not None and state_of(store.registry, head, self.session.info) == "running"
 
     def redacted(self) -> set[str]:
         """The parts that must not be shown, inherited ones included."""

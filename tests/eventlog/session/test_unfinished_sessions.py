@@ -11,7 +11,7 @@ import pytest
 import eventlog
 from eventlog.session.owner import LIVE
 from eventlog.session.session import Session
-from eventlog.session.unfinished_sessions import KEY
+from eventlog.session.status import KEY
 from eventlog.store import Store
 from tests.support.engines import Engine
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cache
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -29,8 +30,8 @@ __all__ = [
     "take_lease",
 ]
 
-LIVE: set[str] = set()
-"""The open stores of this process, which may hold leases."""
+LIVE: WeakValueDictionary[str, object] = WeakValueDictionary()
+"""The hosts of the open stores of this process, which may hold leases, by the store's id."""
 RESTING: set[tuple[str, bytes, int]] = set()
 """Session, owner and epoch of unused leases that this process is to give back."""
 os.register_at_fork(after_in_child=RESTING.clear)  # the parent goes on with them

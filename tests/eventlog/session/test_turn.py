@@ -118,7 +118,7 @@ def test_a_turn_that_no_task_answers_is_resumed(engine: Engine) -> None:
         reply.begin()
         reply.stream_text().append("half")
         session.flush()
-        LIVE.discard(store.host.owner.store)  # the process dies
+        LIVE.pop(store.host.owner.store, None)  # the process dies
         taken = engine.open().session("s")
         with taken.turn("hi", "r") as again:
             assert (again.state, again.message, again.answer) == ("resumed", message, ())

@@ -184,7 +184,7 @@ class SeenMachine(RuleBasedStateMachine):
     def die(self) -> None:
         """The process of the loop is killed before it has ended; the next one begins."""
         self.loop.flush()
-        LIVE.discard(self.store.host.owner.store)
+        LIVE.pop(self.store.host.owner.store, None)
         self.window = None
         self.store = self.engine.open()
         self.loop = self.store.session("s")

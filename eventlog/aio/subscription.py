@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Self
 
+from eventlog.bell import LoopBell
 from eventlog.codec.decoded import Recorded
 from eventlog.events import Base
 from eventlog.following.follower import Watch
-from eventlog.following.loop_bell import LoopBell
 from eventlog.store import Store
 from eventlog.subscription import LOOK_AHEAD, Subscription
 from eventlog.validation import require, require_wait

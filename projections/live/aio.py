@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
+from eventlog.bell import LoopBell
 from eventlog.following.follower import Watch
-from eventlog.following.loop_bell import LoopBell
 from eventlog.history.ancestry import forked_from
 from eventlog.store import Store
 from projections.live.live_session import LIMIT, LONGEST, LiveSession

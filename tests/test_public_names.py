@@ -24,8 +24,6 @@ MODULES = sorted(
 )
 ALONE = [module for module in MODULES if not module_needs_one(module)]
 """Modules that are imported without a framework; `tests/adapters` has the others."""
-JOINED = ("eventlog", "eventlog.errors", "eventlog.events")
-"""Packages whose `__all__` joins those of their rooms."""
 HEAVY = ("asyncio", "click", "concurrent.futures", "cryptography", "eventsourcing", "psycopg", "rich", "tiktoken")
 """Modules that a program which only stores and reads must not load."""
 
@@ -41,14 +39,13 @@ def top_names(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("module", ALONE)
 def test_all_is_sorted_and_true(module: str) -> None:
-    """Every `__all__` is sorted, or joined of such, without repetition, and true."""
+    """Every `__all__` is sorted, without repetition, and each name in it exists."""
     loaded = importlib.import_module(module)
     names = getattr(loaded, "__all__", None)
     if names is None:
         assert module.rpartition(".")[2] in {"importers", "log", "formats"} or not top_names(Path(str(loaded.__file__)))
         return
-    ordered = sorted(set(names), key=lambda name: (not name.isupper(), name[0].islower(), name))
-    assert list(names) == ordered or (module in JOINED and sorted(names) == sorted(ordered))
+    assert list(names) == sorted(set(names), key=lambda name: (not name.isupper(), name[0].islower(), name))
     for name in names:
         assert hasattr(loaded, name), f"{module}.{name}"
 

@@ -32,17 +32,17 @@ __all__ = [
     "unless_held",
 ]
 
-H = TypeVar("H")
+H_co = TypeVar("H_co", covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Twin(Generic[H]):
+class Twin(Generic[H_co]):
     """A handle for asyncio; `sync` is the blocking one."""
 
-    def __init__(self, sync: H, executor: Executor) -> None:
-        self.sync: H = sync
+    def __init__(self, sync: H_co, executor: Executor) -> None:
+        self.sync: H_co = sync
         self._executor = executor
 
     async def _awaited(self, command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -53,24 +53,24 @@ class Twin(Generic[H]):
         return result
 
 
-def passed_on(method: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[Twin[H], P], R]:
+def passed_on(method: Callable[Concatenate[H_co, P], R]) -> Callable[Concatenate[Twin[H_co], P], R]:
     """Return a method that calls one of the blocking handle, which does not wait."""
 
     @wraps(method)
-    def call(twin: Twin[H], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(twin: Twin[H_co], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return method(twin.sync, *args, **kwargs)
 
     return call
 
 
-def durable(method: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[Twin[H], P], Coroutine[Any, Any, R]]:
+def durable(method: Callable[Concatenate[H_co, P], R]) -> Callable[Concatenate[Twin[H_co], P], Coroutine[Any, Any, R]]:
     """Return a method that calls one which blocks only for durability, and awaits that.
 
     With a request id it has an append of its own, which is waited for at once, in a thread.
     """
 
     @wraps(method)
-    async def call(twin: Twin[H], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(twin: Twin[H_co], /, *args: P.args, **kwargs: P.kwargs) -> R:
         if kwargs.get("request_id") is not None:
             return await asyncio.to_thread(method, twin.sync, *args, **kwargs)
         return await twin._awaited(method, twin.sync, *args, **kwargs)  # noqa: SLF001
@@ -78,11 +78,11 @@ def durable(method: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[Twin
     return call
 
 
-def threaded(method: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[Twin[H], P], Coroutine[Any, Any, R]]:
+def threaded(method: Callable[Concatenate[H_co, P], R]) -> Callable[Concatenate[Twin[H_co], P], Coroutine[Any, Any, R]]:
     """Return a method that runs one of the blocking handle in a thread."""
 
     @wraps(method)
-    async def call(twin: Twin[H], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(twin: Twin[H_co], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await in_thread(method, twin.sync, *args, **kwargs)
 
     return call

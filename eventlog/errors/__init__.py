@@ -49,15 +49,53 @@ Errors carry fields, and never the text of a conversation. Messages cut ids at 8
 
 from __future__ import annotations
 
-from eventlog.errors import call, data, retry, stop
 from eventlog.errors.base import EventlogError
 from eventlog.errors.call import *
 from eventlog.errors.data import *
 from eventlog.errors.retry import *
 from eventlog.errors.stop import *
 
-__all__: list[str] = ["EventlogError"]
-__all__ += call.__all__
-__all__ += data.__all__
-__all__ += retry.__all__
-__all__ += stop.__all__
+__all__ = [
+    "AlreadyExistsError",
+    "ArgumentTypeError",
+    "ArgumentValueError",
+    "BlockedError",
+    "BusyError",
+    "CallError",
+    "ClosedError",
+    "ConflictError",
+    "CursorError",
+    "DamagedError",
+    "DataError",
+    "ErasedError",
+    "EventlogError",
+    "FencedError",
+    "ForkedProcessError",
+    "ImportFormatError",
+    "KeyMissingError",
+    "KeyProviderError",
+    "KeysError",
+    "LeaseHeldError",
+    "LimitError",
+    "MessageTooLargeError",
+    "NotFoundError",
+    "PoisonedError",
+    "ReadOnlyError",
+    "RefusedError",
+    "RequestReusedError",
+    "RequestTooLargeError",
+    "RetryError",
+    "StopError",
+    "StorageError",
+    "StreamError",
+    "SummarizerError",
+    "SummarizerRefusedError",
+    "TooNewError",
+    "UnfinishedError",
+    "UnknownEventError",
+    "UnknownModelError",
+    "UnknownOutcomeError",
+    "UnknownStreamError",
+    "UnsupportedStorageError",
+    "WindowTooSmallError",
+]

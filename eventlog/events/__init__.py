@@ -10,18 +10,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from eventlog.events import context, message, record, session
 from eventlog.events.base import SCHEMA, Base
 from eventlog.events.context import *
 from eventlog.events.message import *
 from eventlog.events.record import *
 from eventlog.events.session import *
-
-__all__: list[str] = ["LASTING", "SCHEMA", "Base", "Event"]
-__all__ += context.__all__
-__all__ += message.__all__
-__all__ += record.__all__
-__all__ += session.__all__
 
 Event: TypeAlias = (
     SessionStarted
@@ -105,3 +98,65 @@ LASTING: tuple[type[Base], ...] = (
     RecordForgotten,
 )
 """Events that a rollback does not undo."""
+
+__all__ = [
+    "LASTING",
+    "SCHEMA",
+    "AssistantMessageStarted",
+    "Base",
+    "CallAnswered",
+    "CallAsked",
+    "CompactionCompleted",
+    "CompactionFailed",
+    "CompactionRequested",
+    "CompactionStarted",
+    "CompactionUndone",
+    "Custom",
+    "Event",
+    "ForeignKept",
+    "InterruptRequested",
+    "MediaReplaced",
+    "MediaRestored",
+    "MessageFinished",
+    "MessagePromoted",
+    "MessageRemoved",
+    "MetadataSet",
+    "NameFreed",
+    "NameGiven",
+    "NoteSet",
+    "PartDelta",
+    "PartEdited",
+    "PartEnded",
+    "PartRedacted",
+    "PartRemoved",
+    "PartStarted",
+    "Pinned",
+    "Pruned",
+    "RecordForgotten",
+    "RecordKept",
+    "Restored",
+    "RolledBack",
+    "SessionArchived",
+    "SessionErased",
+    "SessionForked",
+    "SessionRenamed",
+    "SessionStarted",
+    "SessionUnarchived",
+    "SettingsSet",
+    "Settled",
+    "ShelfStarted",
+    "StepFinished",
+    "StepStarted",
+    "SystemPromptSet",
+    "TodosSet",
+    "ToolCompleted",
+    "ToolFailed",
+    "ToolProgress",
+    "ToolRunning",
+    "ToolsSet",
+    "Unpinned",
+    "UsageRecorded",
+    "UserMessageAdded",
+    "ValueDropped",
+    "ValuePut",
+]

@@ -65,8 +65,8 @@ class ConversationEvent(msgspec.Struct, frozen=True):
     event: Event
 
 
-class ConversationNotifications:
-    """Notifications of all conversations of a log."""
+class ConversationRecorder(NotifyingRecorder):
+    """All conversations of a log, to be read and followed."""
 
     def __init__(self, log: Log) -> None:
         if log.partitions > 1:
@@ -74,6 +74,11 @@ class ConversationNotifications:
                 f"notifications have one order, and the log has {log.partitions} partitions: take a log of one"
             )
         self.log = log
+
+    @property
+    def source(self) -> ConversationRecorder:
+        """This recorder."""
+        return self
 
     def page(
         self, after: int, limit: int, upto: int | None = None, topics: Collection[str] = ()
@@ -110,18 +115,6 @@ class ConversationNotifications:
         streams = ancestry(self.log, session)
         return [recorded for span in spans(self.log, streams) for recorded in span.events()]
 
-
-class ConversationRecorder(NotifyingRecorder):
-    """All conversations of a log, to be read and followed."""
-
-    def __init__(self, log: Log) -> None:
-        self._source = ConversationNotifications(log)
-
-    @property
-    def source(self) -> ConversationNotifications:
-        """The conversations as notifications."""
-        return self._source
-
     @override
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """`NotSupportedError`: conversations are appended to through `eventlog.Session`."""
@@ -140,7 +133,7 @@ class ConversationRecorder(NotifyingRecorder):
         with FAULTS:
             found = [
                 StoredEvent(str(originator_id), recorded.version, get_topic(type(recorded.event)), _state(recorded))
-                for recorded in self.source.events(str(originator_id))
+                for recorded in self.events(str(originator_id))
                 if (gt is None or recorded.version > gt) and (lte is None or recorded.version <= lte)
             ]
         if desc:

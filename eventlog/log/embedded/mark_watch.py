@@ -25,7 +25,9 @@ class MarkWatch:
     def __init__(self, path: str) -> None:
         self.deaf: bool = False
         """Whether the system does not say when the file is written: waits are to be short."""
-        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
         self._file = -1
         """The inotify instance, or on macOS the file."""
         self._queue: Any = None
@@ -82,14 +84,6 @@ class MarkWatch:
             if file >= 0:
                 os.close(file)
         self._file = self._read = self._write = -1
-
-
-def _pipe() -> tuple[int, int]:
-    """Return a pipe whose ends do not block; for systems without `pipe2`."""
-    read, write = os.pipe()
-    os.set_blocking(read, False)
-    os.set_blocking(write, False)
-    return read, write
 
 
 def _inotify(path: str) -> int:

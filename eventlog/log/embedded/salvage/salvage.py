@@ -1,11 +1,11 @@
 """Salvage of a damaged store: every LMDB entry and journal frame that can be read.
 
-LMDB's pages are not trusted: a child process reads them entry by entry and copies the entries into
-a scratch environment, whose pages are sound, and which is then read like any other, with a checksum
-for every row. Entries that the newest meta page does not lead to are looked for by the other one,
-in a copy of the file (`meta_pages.py`). A frame of the journal is used where its checksum is right,
-at any offset; spare files still hold what was folded, and count too. Nothing is written to the
-store.
+LMDB's pages are not trusted: a child process reads them entry by entry and writes each to a pipe
+at once. What arrives, even from a child that died, goes into a scratch environment, whose pages are
+sound, and which is then read like any other, with a checksum for every row. Entries that the newest
+meta page does not lead to are looked for by the other one, in a copy of the file (`meta_pages.py`).
+A frame of the journal is used where its checksum is right, at any offset; spare files still hold
+what was folded, and count too. Nothing is written to the store.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import lmdb
 
@@ -26,7 +27,7 @@ from eventlog.errors import BusyError, CallError, DamagedError, DataError, Event
 from eventlog.log.commit import Commit
 from eventlog.log.embedded.filesystem import EXHAUSTED, NO_ROOM, data_end, is_full
 from eventlog.log.embedded.journal import frames
-from eventlog.log.embedded.salvage.salvage_child import UNABLE
+from eventlog.log.embedded.salvage.salvage_child import ROOM, SIZES, UNABLE, WHOLE
 from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.fold import begin_store
 from eventlog.log.embedded.segments.layout import NUMBER, PAIR, TREES
@@ -34,7 +35,7 @@ from eventlog.log.embedded.segments.meta_pages import MetaPage, are_in_turn, cop
 from eventlog.log.embedded.segments.segments import Segments
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
     from eventlog.log.embedded.segments.layout import FoldState, HeadRow
     from eventlog.log.embedded.watermark import Watermark
@@ -70,8 +71,24 @@ def copy_readable(old: Path, new: Path) -> list[str]:
     data = old / "data.mdb"
     if not data.exists():
         return ["the folded part is missing"]
+    try:
+        room = 4 * data.stat().st_size + ROOM
+        with lmdb.open(str(new), map_size=room, sync=False, mode=0o600, max_dbs=64, lib_version=LIB_VERSION) as target:
+            lines = _copy_trees(data, target)
+    except (lmdb.Error, OSError) as error:
+        raise _refusal(getattr(error, "code", 0) or getattr(error, "errno", 0) or errno.EIO, new) from error
+    segments = Segments(new, read_only=False, map_bytes=1 << 40)
+    try:
+        begin_store(segments, 0)  # a store says how far it is folded, even if that is lost
+    finally:
+        segments.close()
+    return lines
+
+
+def _copy_trees(data: Path, target: lmdb.Environment) -> list[str]:
+    """Copy every tree by either meta page; return a line for each thing that may be lost."""
     wanted = [tree for tree in TREES if tree != "derived"]
-    broken = [tree for tree in wanted if not _copy_tree(old, new, tree)]
+    broken = [tree for tree in wanted if not _copy_tree(data.parent, target, tree)]
     metas = sound_metas(data)
     lines: list[str] = []
     if not metas:
@@ -80,101 +97,88 @@ def copy_readable(old: Path, new: Path) -> list[str]:
         lines = [
             "a meta page of the folded part is damaged: what was folded last may be lost, unless the journal has it"
         ]
-        broken = _copy_as_of(metas[-1], data, new, wanted, broken)
+        broken = _copy_as_of(metas[-1], data, target, wanted, broken)
     elif broken:  # the newer one led there, and only that leads to all
-        _copy_as_of(metas[-1], data, new, broken, broken)
-    segments = Segments(new, read_only=False, map_bytes=1 << 40)
-    try:
-        begin_store(segments, 0)  # a store says how far it is folded, even if that is lost
-    finally:
-        segments.close()
+        _copy_as_of(metas[-1], data, target, broken, broken)
     return [*lines, *(f"tree {tree} of the folded part is damaged" for tree in broken)]
 
 
-def _copy_as_of(meta: MetaPage, data: Path, new: Path, trees: list[str], broken: list[str]) -> list[str]:
+def _copy_as_of(meta: MetaPage, data: Path, target: lmdb.Environment, trees: list[str], broken: list[str]) -> list[str]:
     """Copy what a meta page leads to; return the trees that are not whole either way."""
-    with TemporaryDirectory(prefix="older-", dir=new.parent) as name:
+    with TemporaryDirectory(prefix="older-", dir=Path(target.path()).parent) as name:
         copy_as_of(data, Path(name) / data.name, meta)
-        whole = [tree for tree in trees if _copy_tree(Path(name), new, tree)]
+        whole = [tree for tree in trees if _copy_tree(Path(name), target, tree)]
     return [tree for tree in broken if tree not in whole]
 
 
-def _copy_tree(old: Path, new: Path, tree: str) -> bool:
+def _copy_tree(old: Path, target: lmdb.Environment, tree: str) -> bool:
     """Copy one tree; return whether all of it could be read."""
-
-    def run(way: str, batch: int, begin: bytes = b"", last: int = 0) -> str | None:
-        return _run(_LIBRARY, old, new, LIB_VERSION, tree, way, batch, begin.hex(), last)
-
-    if run("forward", _BATCH) == "whole":
+    if _run(old, target, tree, "forward") == WHOLE:
         return True
-    run("forward", 1, _ends(new, tree)[1])
-    top = _ends(new, tree)[1]
-    run("backward", _BATCH)
-    run("backward", 1, _above(new, tree, top))
+    _run(old, target, tree, "backward")
     if tree == "data":
-        end = min(int.from_bytes(_ends(new, tree)[1], "big"), (old / "data.mdb").stat().st_size)
-        begin = b""
+        with target.begin(db=target.open_db(b"data")) as txn, txn.cursor() as cursor:
+            greatest = int.from_bytes(cursor.key(), "big") if cursor.last() else 0
+        last, number = min(greatest, (old / "data.mdb").stat().st_size), 0
         for _ in range(_MOST_DEATHS):
-            if run("points", 1, begin, end) is not None:
+            if _run(old, target, tree, "points", range(number + 1, last + 1)) >= 0:
                 break
-            begin = _gap(new, begin)
+            number = _gap(target, number)
     return False
 
 
-def _run(*arguments: object) -> str | None:
-    """Run a child; return what it printed, None if it died."""
-    command = [sys.executable, "-I", "-S", str(_CHILD), *map(str, arguments)]
+def _run(old: Path, target: lmdb.Environment, tree: str, way: str, numbers: range = range(0)) -> int:
+    """Copy what a child reads until it ends; return its exit code, negative if it died.
+
+    `numbers` are the keys to read by the way "points".
+    """
+    arguments = (_CHILD, _LIBRARY, old, LIB_VERSION, tree, way, numbers.start, numbers.stop)
+    command = [sys.executable, "-I", "-S", *map(str, arguments)]
     try:
-        child = subprocess.run(command, capture_output=True, check=False, text=True, errors="replace")  # noqa: S603 - our own program
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: S603 - our own program
     except OSError as error:
         raise BusyError(f"the child that reads the damaged store could not be started: {error.strerror}") from error
+    with child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        records = _records(child.stdout)
+        more = True
+        while more:
+            with target.begin(write=True, db=target.open_db(tree.encode())) as txn:
+                count = 0
+                for key, value in islice(records, _BATCH):
+                    txn.put(key, value, overwrite=False)
+                    count += 1
+                more = count == _BATCH
+        said = child.stderr.read()
     if child.returncode == UNABLE:  # nothing is known of the store then: no loss of it
-        raise _refusal(int(child.stderr.strip() or errno.EIO), Path(str(arguments[2])))
-    return child.stdout if child.returncode >= 0 else None
+        raise _refusal(int(said.strip() or errno.EIO), Path(target.path()))
+    return child.returncode
+
+
+def _records(pipe: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the whole entries that a child has written."""
+    while len(sizes := pipe.read(SIZES.size)) == SIZES.size:
+        of_key, of_value = SIZES.unpack(sizes)
+        entry = pipe.read(of_key + of_value)
+        if len(entry) < of_key + of_value:
+            return
+        yield entry[:of_key], entry[of_key:]
 
 
 def _refusal(code: int, new: Path) -> EventlogError:
-    """Return the error for salvaged entries that cannot be written, or read again."""
+    """Return the error for salvaged entries that cannot be written."""
     kind = BusyError if code in _SCARCE or (code == errno.EIO and is_full(new)) else StorageError
     return kind(f"what can be saved cannot be kept: {os.strerror(code)}")
 
 
-@contextmanager
-def _saved(new: Path, tree: str) -> Generator[lmdb.Transaction[bytes]]:
-    """Open the copied entries of a tree."""
-    try:
-        with (
-            lmdb.open(str(new), readonly=True, max_dbs=64, lib_version=LIB_VERSION) as environment,
-            environment.begin(db=environment.open_db(tree.encode(), create=False)) as txn,
-        ):
-            yield txn
-    except (lmdb.Error, OSError) as error:
-        raise _refusal(getattr(error, "code", 0) or getattr(error, "errno", 0) or errno.EIO, new) from error
-
-
-def _ends(new: Path, tree: str) -> tuple[bytes, bytes]:
-    """Return the first and the last key that were copied; empty if none was."""
-    with _saved(new, tree) as txn, txn.cursor() as cursor:
-        first = bytes(cursor.key()) if cursor.first() else b""
-        return first, bytes(cursor.key()) if cursor.last() else b""
-
-
-def _above(new: Path, tree: str, key: bytes) -> bytes:
-    """Return the least copied key behind the hole that begins after `key`."""
-    with _saved(new, tree) as txn, txn.cursor() as cursor:
-        found = cursor.set_range(key) if key else cursor.first()
-        if found and bytes(cursor.key()) == key:
-            found = cursor.next()
-        return bytes(cursor.key()) if found else b""
-
-
-def _gap(new: Path, begin: bytes) -> bytes:
-    """Return the first missing number behind `begin`: reading it killed the child."""
-    number = int.from_bytes(begin, "big") + 1
-    with _saved(new, "data") as txn:
+def _gap(target: lmdb.Environment, number: int) -> int:
+    """Return the first missing number behind another: reading it killed the child."""
+    with target.begin(db=target.open_db(b"data")) as txn:
+        number += 1
         while txn.get(NUMBER.pack(number)) is not None:
             number += 1
-    return NUMBER.pack(number)
+    return number
 
 
 def rows_in(segments: Segments) -> Iterator[tuple[str, HeadRow | None]]:

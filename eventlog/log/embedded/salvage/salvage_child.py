@@ -1,12 +1,12 @@
-"""The program of the child process that `salvage.py` starts: it copies one LMDB tree.
+"""The program of the child process that `salvage.py` starts: it reads one LMDB tree.
 
-A damaged page may kill it. A program, not a module: it imports nothing but LMDB. Arguments: the
-directory that holds the package `lmdb`, the damaged LMDB directory, the one to copy into, its
-format, the name of the tree, the way (`forward`, `backward`, or `points` for keys that are
-numbers), after how many entries to commit, a key in hexadecimal to begin at ("" for the end), and
-for `points` the last number. It prints "whole" if it came to the end of the tree and found as many
-entries as the tree counts. It ends with `UNABLE`, and an error number on standard error, if
-something other than the damage stops it.
+A damaged page may kill it, so each entry is written to standard output as soon as it is read: the
+sizes of key and value (`SIZES`), key, value. A program, not a module: it imports nothing but LMDB.
+Arguments: the directory that holds the package `lmdb`, the damaged LMDB directory, its format, the
+name of the tree, the way (`forward`, `backward`, or `points` for keys that are numbers), and for
+`points` the first number and the one behind the last. It ends with `WHOLE` if it came to the end of
+the tree forward and found as many entries as the tree counts, and with `UNABLE`, and an error
+number on standard error, if something other than the damage stops it.
 """
 
 from __future__ import annotations
@@ -14,87 +14,41 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from struct import Struct
 
 TYPE_CHECKING = False  # importing `typing` would take longer than all the rest
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
-__all__ = ["UNABLE", "copy"]
+__all__ = ["ROOM", "SIZES", "UNABLE", "WHOLE", "copy"]
 
 ROOM = 64 << 20
 """Bytes of the map beyond the copied file: address space, neither memory nor disk."""
-UNABLE = 3
+SIZES = Struct("=II")
+UNABLE, WHOLE = 3, 4
+_LONGEST_KEY = 511
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 
 
-def able(call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
-    """Call something that does not read the damaged pages; if it fails, end the program."""
-    try:
-        return call(*arguments, **more)
-    except Exception as error:  # LMDB's errors, and the system's
-        end(error)
-        raise
-
-
-def looked(call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
-    """Open the damaged file; if a resource of the system is exhausted, end the program."""
-    try:
-        return call(*arguments, **more)
-    except Exception as error:  # LMDB's errors, and the system's
-        if code_of(error) in _EXHAUSTED:
-            end(error)
-        raise
-
-
-def end(error: Exception) -> None:
-    """End the program for a reason other than the damage."""
-    sys.stderr.write(str(code_of(error) or errno.EIO))
-    sys.exit(UNABLE)
-
-
-def code_of(error: Exception) -> int:
-    """Return the system's number of an error; 0 if it has none."""
-    return getattr(error, "code", 0) or getattr(error, "errno", 0) or 0
-
-
-def room_for(path: str) -> int:
-    """Return the size of a map for all entries of both meta pages, in half-full pages."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return 4 * os.fstat(fd).st_size + ROOM
-    finally:
-        os.close(fd)
-
-
-def copy(source: Any, target: Any, name: str, way: str, *, batch: int, begin: bytes, last: int) -> bool:
-    """Copy what the target does not have yet; return whether that was everything."""
+def copy(source: Any, name: str, way: str, numbers: range) -> bool:
+    """Write the entries of a tree to standard output; return whether they are all there are."""
     tree = source.open_db(name.encode(), create=False)
-    target_tree = able(target.open_db, name.encode())
     count = 0
     with source.begin(db=tree) as reading:
-        writing = able(target.begin, write=True, db=target_tree)
-        walk = _points(reading, begin, last) if way == "points" else _walk(reading, way, begin)
-        for key, value in walk:
-            if len(key) <= 511 and key:
-                able(writing.put, key, value, overwrite=False)
+        for key, value in _points(reading, numbers) if way == "points" else _walk(reading, way):
+            if 0 < len(key) <= _LONGEST_KEY:
+                left = memoryview(SIZES.pack(len(key), len(value)) + key + value)
+                while left:
+                    left = left[os.write(1, left) :]
             count += 1
-            if count % batch == 0:
-                able(writing.commit)
-                writing = able(target.begin, write=True, db=target_tree)
-        able(writing.commit)
-        whole: bool = way == "forward" and not begin and count == reading.stat(tree)["entries"]
+        whole: bool = way == "forward" and count == reading.stat(tree)["entries"]
     return whole
 
 
-def _walk(reading: Any, way: str, begin: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _walk(reading: Any, way: str) -> Iterator[tuple[bytes, bytes]]:
     with reading.cursor() as cursor:
-        if way == "forward":
-            found = cursor.set_range(begin) if begin else cursor.first()
-        elif begin:
-            found = cursor.set_range(begin) or cursor.last()
-        else:
-            found = cursor.last()
+        found = cursor.first() if way == "forward" else cursor.last()
         before = None
         while found:
             key = bytes(cursor.key())
@@ -105,8 +59,8 @@ def _walk(reading: Any, way: str, begin: bytes) -> Iterator[tuple[bytes, bytes]]
             found = cursor.next() if way == "forward" else cursor.prev()
 
 
-def _points(reading: Any, begin: bytes, last: int) -> Iterator[tuple[bytes, bytes]]:
-    for number in range(int.from_bytes(begin, "big") + 1, last + 1):
+def _points(reading: Any, numbers: range) -> Iterator[tuple[bytes, bytes]]:
+    for number in numbers:
         key = number.to_bytes(8, "big")
         value = reading.get(key)
         if value is not None:
@@ -114,18 +68,24 @@ def _points(reading: Any, begin: bytes, last: int) -> Iterator[tuple[bytes, byte
 
 
 def main() -> None:
-    """Copy what the command line names."""
+    """Read what the command line names."""
     sys.path.insert(0, sys.argv[1])
     import lmdb
 
-    _, _, old, new, form, name, way, batch, begin, last = sys.argv
-    options: dict[str, Any] = {"max_dbs": 64, "lib_version": int(form)}
-    room: Any = looked(room_for, f"{old}/data.mdb")
-    with able(lmdb.open, new, map_size=room, sync=False, mode=0o600, **options) as target:
-        source: Any = looked(lmdb.open, old, readonly=True, create=False, lock=False, **options)
-        with source:
-            if copy(source, target, name, way, batch=int(batch), begin=bytes.fromhex(begin), last=int(last)):
-                sys.stdout.write("whole")
+    _, _, old, form, name, way, start, stop = sys.argv
+    try:
+        room = 4 * os.stat(f"{old}/data.mdb").st_size + ROOM  # noqa: PTH116
+        options: dict[str, Any] = {"max_dbs": 64, "lib_version": int(form), "map_size": room}
+        source: Any = lmdb.open(old, readonly=True, create=False, lock=False, **options)
+    except Exception as error:  # LMDB's errors, and the system's
+        code = getattr(error, "code", 0) or getattr(error, "errno", 0) or 0
+        if code in _EXHAUSTED:
+            sys.stderr.write(str(code))
+            sys.exit(UNABLE)
+        raise
+    with source:
+        whole = copy(source, name, way, range(int(start), int(stop)))
+    sys.exit(WHOLE if whole else 0)
 
 
 if __name__ == "__main__":

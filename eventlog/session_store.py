@@ -164,6 +164,7 @@ class SessionStore:
     def shelves(self) -> Iterator[str]:
         """The names of all shelves; reads one small record a session or shelf."""
         self.host.require_open()
+        self.log.require_keys()
         return shelf_names(self.log)
 
     def sessions(
@@ -187,7 +188,7 @@ class SessionStore:
 
         With a `format` those with a name of this format whose key begins with `prefix`, in the
         order of their keys, after the key `after`. Reads what it lists; an encrypted store reads
-        all sessions.
+        all sessions, and without its keys has neither names, scopes nor titles: `KeyMissingError`.
         """
         self.host.require_open()
         require(str, after, "a cursor is the id of a session")
@@ -201,6 +202,8 @@ class SessionStore:
             raise CallError(f"a limit is zero or more, not {limit}")
         if format is None and prefix:
             raise CallError("a prefix is of the keys of a format: give both")
+        if scope or text:
+            self.log.require_keys()
         part = None if text is None else text.casefold()
         heads = self.log.heads(after) if format is None else named_heads(self.log, format, prefix, after)
         infos = (
@@ -271,6 +274,7 @@ class SessionStore:
         from eventlog.session.status import unfinished
 
         self.host.require_open()
+        self.log.require_keys()
         return unfinished(self.registry)
 
     def info(self, session: str) -> SessionInfo:

@@ -221,6 +221,30 @@ def test_without_keys_a_store_is_seen_from_outside(tmp_path: Path) -> None:
         assert SECRET in rendered(store.session(fork.id))
 
 
+SECRET_FILTERS: dict[str, Callable[[Store], object]] = {
+    "sessions of a scope": lambda store: [*store.sessions(scope="u")],
+    "sessions by title": lambda store: [*store.sessions(text="e")],
+    "sessions by name": lambda store: [*store.sessions(format="app")],
+    "newest sessions of a scope": lambda store: store.newest_sessions("u"),
+    "names of shelves": lambda store: [*store.shelves()],
+    "unfinished sessions": lambda store: store.unfinished(),
+    "a search": lambda store: store.search("hello"),
+    "usage": lambda store: store.usage_by_day(),
+    "erasure of a scope": lambda store: store.erase_scope("u"),
+}
+"""Questions whose answer is encrypted."""
+
+
+@pytest.mark.parametrize("ask", SECRET_FILTERS)
+def test_without_keys_what_cannot_be_known_is_an_error_not_nothing(tmp_path: Path, ask: str) -> None:
+    """A list that keys would fill is no empty list without them."""
+    with eventlog.open(tmp_path / "s", keys=True) as store:
+        store.open_session(("app", "1"), scope="u", title="secret").user("hello")
+        store.shelf("notes")
+    with eventlog.open(tmp_path / "s") as store, pytest.raises(KeyMissingError, match="without its keys"):
+        SECRET_FILTERS[ask](store)
+
+
 def test_keys_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     """Wrong, missing or superfluous keys are each refused in their own words; nothing changes."""
     with eventlog.open(tmp_path / "s", keys=True) as store:

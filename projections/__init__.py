@@ -144,55 +144,18 @@ _HOMES = {
     "view.explain": ("Explanation",),
     "view.model_view": ("LiveView", "ModelView", "SharedPrefix", "common_prefix"),
     "view.options": ("preset", "Constraints", "RenderOptions"),
-    "loop": (
-        "AsyncContextWindow",
-        "Ask",
-        "Blocked",
-        "CallModel",
-        "Compact",
-        "CompactionResult",
-        "ContextWindow",
-        "ModelRequest",
-        "PendingCall",
-        "Promote",
-        "Prune",
-        "ReplaceMedia",
-        "RequestCompaction",
-        "RunSubtask",
-        "RunTools",
-        "Step",
-        "Stop",
-        "Wait",
-        "answer_text",
-        "window_report",
-    ),
-    "window": (
-        "CompactionPolicy",
-        "ContextPolicy",
-        "Hooks",
-        "LoopPolicy",
-        "OverflowPolicy",
-        "PruneCase",
-        "PrunePlan",
-        "PrunePolicy",
-        "Summarizer",
-        "SummaryRequest",
-        "TruncationPolicy",
-        "policy_named",
-        "recall",
-        "register_planner",
-        "summarize_offline",
-    ),
 }
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from its module."""
-    for module, names in _HOMES.items():
-        if name in names:
-            value = globals()[name] = getattr(import_module(f"projections.{module}"), name)
-            return value
-    raise AttributeError(f"module 'projections' has no attribute {name!r}")
+    """Load a public name from its module; window and loop list their own."""
+    if name not in __all__:
+        raise AttributeError(f"module 'projections' has no attribute {name!r}")
+    home = next((module for module, names in _HOMES.items() if name in names), None)
+    if home is None:
+        home = "window" if name in import_module("projections.window").__all__ else "loop"
+    value = globals()[name] = getattr(import_module(f"projections.{home}"), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -43,7 +43,7 @@ from projections.loop.decision.steps import (
 from projections.loop.tasks.task_calls import is_task
 from projections.window.policy.limits import is_over
 from projections.window.prune.repeated_calls import repeated_call
-from projections.window.sizing.measure import Measure
+from projections.window.sizing.sizes import Sizes
 
 __all__ = ["next_step"]
 
@@ -384,13 +384,13 @@ def _is_broken_task(part: ToolPart) -> bool:
     return is_there and part.status == "failed" and part.interrupted and is_task(part.tool, part.details)
 
 
-def _asked(message: Message, part: ToolPart, measure: Measure) -> AskedCall:
+def _asked(message: Message, part: ToolPart, measure: Sizes) -> AskedCall:
     arguments, reason = ("{}", "") if part.redacted else (measure.text(part.input), part.reason)
     child = subsession_in(part.details)
     return AskedCall(message.id, part.call, part.id, part.tool, arguments, reason, part.asked, child)
 
 
-def _pending(part: ToolPart, measure: Measure) -> PendingCall:
+def _pending(part: ToolPart, measure: Sizes) -> PendingCall:
     ran = part.status == "running" or (part.input != "" and not part.waits)
     given = [part.input] if part.input != "" else part.pieces
     return PendingCall(part.id, part.call, part.tool, "".join(map(measure.text, given)), ran, part.status == "allowed")

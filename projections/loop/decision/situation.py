@@ -22,7 +22,7 @@ from projections.window.compaction.selection import Selection, select_tail
 from projections.window.policy.policy import ContextPolicy, Prices, PrunePolicy
 from projections.window.prune.case import PrunePlan
 from projections.window.prune.planners import plan_prune
-from projections.window.sizing.measure import Measure
+from projections.window.sizing.sizes import Sizes
 
 __all__ = ["Situation"]
 
@@ -40,7 +40,7 @@ class Situation(msgspec.Struct, frozen=True):
     policy: ContextPolicy
     """With the switches of the environment in it."""
     options: RenderOptions
-    measure: Measure
+    measure: Sizes
     usable: int | None
     """Tokens that a request may have before the conversation is compacted; None: any number."""
     largest: int | None

@@ -30,7 +30,7 @@ from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import Resolver
 from projections.view.selection import compaction_of, visible_messages
 from projections.window.policy.policy import CompactionPolicy
-from projections.window.sizing.measure import Measure
+from projections.window.sizing.sizes import Sizes
 
 __all__ = ["Selection", "kept_turn", "previous_summary", "select_tail", "summarisable", "tail_budget"]
 
@@ -74,7 +74,7 @@ def tail_budget(policy: CompactionPolicy, usable: int | None) -> int:
 def select_tail(
     state: Conversation,
     policy: CompactionPolicy,
-    measure: Measure,
+    measure: Sizes,
     *,
     usable: int | None,
     marker: str | None = None,
@@ -138,7 +138,7 @@ def _selection(shown: Sequence[Message], start: int, stay: frozenset[str]) -> Se
 
 
 def _refused(
-    state: Conversation, shown: Sequence[Message], policy: CompactionPolicy, measure: Measure, budget: int
+    state: Conversation, shown: Sequence[Message], policy: CompactionPolicy, measure: Sizes, budget: int
 ) -> Selection | None:
     """Select after a refused request: its user message is covered, to be added again.
 
@@ -169,7 +169,7 @@ def _refused(
 # -- where the tail begins ---------------------------------------------------------------------
 
 
-def _starts(shown: Sequence[Message], policy: CompactionPolicy, measure: Measure, budget: int) -> list[int]:
+def _starts(shown: Sequence[Message], policy: CompactionPolicy, measure: Sizes, budget: int) -> list[int]:
     """Where the tail may begin, the best first: `len(shown)` is no tail."""
     turns = [index for index, message in enumerate(shown) if _begins_turn(message, policy)]
     if not policy.synthetic_turns and shown and (not turns or turns[0] != 0):
@@ -190,7 +190,7 @@ def _starts(shown: Sequence[Message], policy: CompactionPolicy, measure: Measure
     return [start, *(place for place in (*turns[-1:], len(shown) - 1) if place > start)]
 
 
-def _fitting(shown: Sequence[Message], first: int, end: int, budget: int, measure: Measure) -> int:
+def _fitting(shown: Sequence[Message], first: int, end: int, budget: int, measure: Sizes) -> int:
     """Return the first message from which all up to `end` fit; `end` if not even one does."""
     if budget <= 0:
         return end

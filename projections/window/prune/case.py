@@ -19,7 +19,7 @@ from projections.view.selection import visible_messages
 from projections.window.policy.policy import PrunePolicy
 from projections.window.prune.clearable import Clearable, clearables
 from projections.window.prune.newest_names import named_parts
-from projections.window.sizing.measure import Measure
+from projections.window.sizing.sizes import Sizes
 
 __all__ = ["CLEARED_TOKENS", "PruneCase", "PrunePlan"]
 
@@ -46,7 +46,7 @@ class PruneCase:
         self,
         state: Conversation,
         policy: PrunePolicy,
-        measure: Measure,
+        measure: Sizes,
         options: RenderOptions,
         usable: int | None,
         *,

@@ -14,16 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from projections.conversation.parts import FilePart, Message, TextPart, ToolPart
 from projections.view.cleared_arguments import LARGE
 from projections.window.prune.clearable import Clearable, length_of
-from projections.window.sizing.measure import Measure
+from projections.window.sizing.sizes import Sizes
 
 __all__ = ["named_parts"]
 
 _WORD = re.compile(r"[^\s\"'`()<>\[\]{},;|=]+")
 
 
-def named_parts(
-    found: Iterable[Clearable], messages: Sequence[Message], newest_turn: int, measure: Measure
-) -> set[str]:
+def named_parts(found: Iterable[Clearable], messages: Sequence[Message], newest_turn: int, measure: Sizes) -> set[str]:
     """Return the parts that later messages of the newest turn name.
 
     `found` are things of a view's `messages`, the newest first; `newest_turn` is an index of them.
@@ -45,7 +43,7 @@ def named_parts(
 class _Names:
     """The paths and ids that some messages name."""
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: Sizes) -> None:
         self._measure = measure
         self._names: set[str] = set()
         self._ends: set[str] = set()

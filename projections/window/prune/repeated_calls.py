@@ -14,7 +14,7 @@ import msgspec
 
 from eventlog.values import Content
 from projections.conversation.parts import Message, ToolPart
-from projections.window.sizing.measure import Measure
+from projections.window.sizing.sizes import Sizes
 
 __all__ = ["RepeatedCall", "call_key", "repeated_call"]
 
@@ -46,7 +46,7 @@ class RepeatedCall(NamedTuple):
         return f"the model alternated between two calls, of {first} and {second}, {times} with the same inputs"
 
 
-def repeated_call(messages: Iterable[Message], limit: int, measure: Measure) -> RepeatedCall | None:
+def repeated_call(messages: Iterable[Message], limit: int, measure: Sizes) -> RepeatedCall | None:
     """Find calls in a row that are the same, or two that alternate; None if there are too few.
 
     They are the newest calls of `messages`, which come newest first; calls are the same if tool and
@@ -67,7 +67,7 @@ def repeated_call(messages: Iterable[Message], limit: int, measure: Measure) -> 
     return None
 
 
-def _row(calls: Iterable[ToolPart], period: int, measure: Measure) -> list[ToolPart]:
+def _row(calls: Iterable[ToolPart], period: int, measure: Sizes) -> list[ToolPart]:
     """The first of these calls that each equal the one `period` places before."""
     row: list[ToolPart] = []
     for part in calls:

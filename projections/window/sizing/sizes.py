@@ -1,4 +1,4 @@
-"""Sizes of messages and results: counted tokens, or OpenCode 1.18's estimate.
+"""Sizes that planners decide by: counted tokens, or OpenCode 1.18's estimate.
 
 The sizes of all messages sum to the count of the request, but for the few tokens that begin the
 answer.  A message is counted again only when something in it changed; the count of a large text is

@@ -16,14 +16,13 @@ import msgspec
 
 from projections.inspector.large_text import beginning
 from projections.replay.checkpoints import Checkpoints
-from projections.tokens import LogCountCache, TokenCounter
 from projections.view.assembly import Assembly
 from projections.view.model_view import ModelView
 from projections.view.offer import offer_of
 from projections.view.options import DEFAULT
 from projections.view.system_prompt import system_segments
 from projections.view.targets import TargetFollower, addressed
-from projections.view.token_count import ViewCounter
+from projections.view.token_count import ViewCounter, counter_of
 from projections.window.policy.limits import usable
 from projections.window.policy.policy import decode_policy
 from projections.window.sizing.breakdown import RunningKinds
@@ -67,12 +66,9 @@ def window_tokens(session: Session, state: Conversation, version: int) -> int:
     view = _view(
         session, state, version, Assembly(state, addressed(state, DEFAULT), partial(beginning, session, most=_COUNTED))
     )
-    return _counter(session, state).count(view.messages, view.system, view.tools, view.format)
-
-
-def _counter(session: Session, state: Conversation) -> ViewCounter:
-    name = "" if state.model is None else state.model.name
-    return ViewCounter(TokenCounter.for_model(name), name, LogCountCache(session.store.log.of(session.id)))
+    return counter_of(session.id, session.store.log, state.model).count(
+        view.messages, view.system, view.tools, view.format
+    )
 
 
 def _view(session: Session, state: Conversation, version: int, assembly: Assembly) -> ModelView:
@@ -124,7 +120,7 @@ class WindowSeries:
         if self._assembly is None or state is not before:
             self._assembly = Assembly(state, addressed(state, DEFAULT), self._text)
         if self._counter is None:
-            self._counter = _counter(self._session, state)
+            self._counter = counter_of(self._session.id, self._session.store.log, state.model)
         view = _view(self._session, state, version, self._assembly)
         kinds = self._kinds.of(state, view, DEFAULT, self._text, self._counter)
         return {

@@ -26,10 +26,9 @@ from projections.replay.checkpoints import Checkpoints
 from projections.reports.cache_rules import CacheRules, cache_rules
 from projections.reports.prefix_breaks import HEAD, Cause, ChangeLog, PrefixBreak, sequence
 from projections.reports.step_requests import RecordedStep, StepHistory, StepRequest, StepRequests, render_record
-from projections.tokens import LogCountCache, TokenCounter
 from projections.tokens.calibration import Calibration
 from projections.view.neutral import NeutralPart
-from projections.view.token_count import ViewCounter
+from projections.view.token_count import ViewCounter, counter_of
 
 if TYPE_CHECKING:
     from eventlog.codec.decoded import Span
@@ -270,8 +269,7 @@ class _Comparison:
     def _counter(self, model: Model | None) -> ViewCounter:
         name = "" if model is None else model.name
         if name not in self._counters:
-            cache = LogCountCache(self._session.store.log.of(self._session.id))
-            self._counters[name] = ViewCounter(TokenCounter.for_model(name), name, cache)
+            self._counters[name] = counter_of(self._session.id, self._session.store.log, model)
         return self._counters[name]
 
     def _lost(self, call: _Call, missed: int) -> Decimal | None:

@@ -15,7 +15,6 @@ from eventlog.session.session import Session
 from projections.conversation.parts import CompactionPart, FilePart, Message, Part, ReasoningPart, ToolPart
 from projections.conversation.state import Conversation
 from projections.reports.wording import counted
-from projections.tokens import LogCountCache, TokenCounter
 from projections.view.carryover_text import carried_text
 from projections.view.explain import reason_in, reason_outside
 from projections.view.message_rendering import MessageRenderer
@@ -25,7 +24,7 @@ from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import PartRendering, Resolver
 from projections.view.selection import boundary_of, carryover_of, shows_question, visible_messages
 from projections.view.targets import state_for
-from projections.view.token_count import ViewCounter
+from projections.view.token_count import ViewCounter, counter_of
 
 __all__ = ["Kind", "PartChange", "PruneRecord", "ViewDiff", "diff"]
 
@@ -153,11 +152,7 @@ def diff(
     they are at hand. Raises `NotFoundError` for an unknown version.
     """
     resolve = resolve or session.text
-    counter = ViewCounter(
-        TokenCounter.for_model(options.model.name if options.model else ""),
-        "",
-        LogCountCache(session.store.log.of(session.id)),
-    )
+    counter = counter_of(session.id, session.store.log, options.model)
     states = states or [state_for(session, version, options).state for version in (first, second)]
     before = _shown(states[0], options, counter, resolve, {})
     after = _shown(states[1], options, counter, resolve, before)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from projections.tokens.cache import BodyCounter, CountCache, LogCountCache, MemoryCountCache
 from projections.tokens.calibration import Calibration, ModelCalibration
-from projections.tokens.counter import CharsCounter, Counter, TokenCounter, counter_named
+from projections.tokens.counter import CharsCounter, Counter, TokenCounter, counter_named, frame_tokens
 from projections.tokens.encodings import encoding_for
 from projections.tokens.media import image_size, image_tokens, media_tokens
-from projections.tokens.request import frame_tokens
 from projections.tokens.streaming import StreamEstimate, utf8_length
 
 __all__ = [

@@ -8,22 +8,29 @@ thirds of them tables).  tiktoken's own registry is not used, because it downloa
 from __future__ import annotations
 
 import os
+import re
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog.errors import NotFoundError
-from projections.tokens.pairs import FEW, PairCounter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tiktoken import Encoding
 
-__all__ = ["DEFAULT_ENCODING", "ENCODINGS", "Definition", "encoder", "encoding_for"]
+__all__ = ["DEFAULT_ENCODING", "ENCODINGS", "FEW", "Definition", "PairCounter", "encoder", "encoding_for"]
 
 DEFAULT_ENCODING = "o200k_base"
 """For every model not listed below. For models of other makers it is an approximation that
 calibration corrects.
+"""
+FEW = 1 << 17
+"""Characters of one encoding that a process counts in Python."""
+LONGEST = 128
+"""Characters of a piece that is merged in Python.
+
+The time grows with their square, and is reckoned so.
 """
 
 
@@ -106,6 +113,52 @@ def encoding_for(model: str) -> str:
     name = model.lower().rpartition("/")[2].removeprefix("ft:")
     fitting = [prefix for prefix in _PREFIXES if name.startswith(prefix)]
     return _PREFIXES[max(fitting, key=len)] if fitting else DEFAULT_ENCODING
+
+
+class PairCounter:
+    """Byte pair encoding in Python, for a process's first `FEW` characters.  Not thread-safe.
+
+    It says how many tokens there are, not which, and only for ASCII, where the patterns need no
+    Unicode tables. Without the native encoder's tables a count takes four times as long (0.35 µs a
+    character), so this way is quicker at first. Both count alike.
+    """
+
+    def __init__(self, ranks: dict[bytes, int], pattern: str) -> None:
+        self.ranks = ranks
+        self._cut = re.compile(pattern, re.ASCII).findall
+        self._left = FEW
+
+    def count(self, text: str) -> int | None:
+        """Return the tokens of a text, or None if that is for the native encoder."""
+        self._left -= len(text)
+        if self._left < 0 or not text.isascii():
+            return None
+        ranks = self.ranks
+        tokens = 0
+        for piece in self._cut(text):
+            spelled = piece.encode()
+            if spelled in ranks:
+                tokens += 1
+            elif len(spelled) > LONGEST:
+                return None
+            else:
+                self._left -= len(spelled) ** 2 >> 3
+                tokens += self._merged(spelled)
+        return tokens
+
+    def _merged(self, piece: bytes) -> int:
+        """Merge the two neighbours of the lowest rank until no two neighbours are a token."""
+        rank_of = self.ranks.get
+        parts = [piece[at : at + 1] for at in range(len(piece))]
+        while True:
+            lowest, place = None, 0
+            for at in range(len(parts) - 1):
+                rank = rank_of(parts[at] + parts[at + 1])
+                if rank is not None and (lowest is None or rank < lowest):
+                    lowest, place = rank, at
+            if lowest is None:
+                return len(parts)
+            parts[place : place + 2] = [parts[place] + parts[place + 1]]
 
 
 _encoders: dict[str, Encoding] = {}

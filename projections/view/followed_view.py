@@ -209,11 +209,7 @@ class Counting:
     def counter(self) -> ViewCounter:
         """The counter."""
         if self._counter is None:
-            from projections.tokens import LogCountCache, TokenCounter
-            from projections.view.token_count import ViewCounter
+            from projections.view.token_count import counter_of
 
-            model = self._options.model.name if self._options.model is not None else ""
-            self._counter = ViewCounter(
-                TokenCounter.for_model(model), model, LogCountCache(self._host.log.of(self._id))
-            )
+            self._counter = counter_of(self._id, self._host.log, self._options.model)
         return self._counter

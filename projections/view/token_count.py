@@ -18,12 +18,22 @@ from urllib.parse import unquote_to_bytes
 
 from eventlog import os_fork
 from eventlog.codec.large_texts import INLINE
-from eventlog.values import Body, Content
-from projections.tokens import BodyCounter, CountCache, Counter, MemoryCountCache, frame_tokens, media_tokens
+from eventlog.log.contract import Log
+from eventlog.values import Body, Content, Model
+from projections.tokens import (
+    BodyCounter,
+    CountCache,
+    Counter,
+    LogCountCache,
+    MemoryCountCache,
+    TokenCounter,
+    frame_tokens,
+    media_tokens,
+)
 from projections.view.messages import Messages
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Opaque, Reasoning, Result
 
-__all__ = ["ContentKind", "ViewCounter", "wire_messages"]
+__all__ = ["ContentKind", "ViewCounter", "counter_of", "wire_messages"]
 
 ContentKind: TypeAlias = Literal["text", "reasoning", "calls", "results", "attachments"]
 """Kind of the content of a part.
@@ -148,6 +158,12 @@ class ViewCounter:
 
     def _message(self, message: NeutralMessage) -> int:
         return sum(map(self.part, message.parts))
+
+
+def counter_of(session: str, log: Log, model: Model | None) -> ViewCounter:
+    """Return a counter for a model; the log keeps the counts of a session's large texts."""
+    name = "" if model is None else model.name
+    return ViewCounter(TokenCounter.for_model(name), name, LogCountCache(log.of(session)))
 
 
 def wire_messages(message: NeutralMessage) -> int:

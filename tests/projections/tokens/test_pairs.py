@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from projections.tokens import TokenCounter
 from projections.tokens import encodings as encodings_module
-from projections.tokens.encodings import ENCODINGS, encoder
-from projections.tokens.pairs import FEW, LONGEST, PairCounter
+from projections.tokens.encodings import ENCODINGS, FEW, LONGEST, PairCounter, encoder
 from projections.tokens.vocabulary import read_tokens
 from tests.support.shared import shared_path
 

@@ -23,9 +23,8 @@ from eventlog.session.filling import ABORTED, Filled, Filling
 from eventlog.session.reply import Reply
 from eventlog.streams.answer import API
 from eventlog.validation import require, require_function
-from projections.loop.context.backoff import Backoff
 from projections.loop.context.refused_request import close_open_reply
-from projections.loop.context.retrying import Attempts, fail, raise_said
+from projections.loop.context.retrying import Attempts, Backoff
 from projections.loop.context.window import ContextWindow
 from projections.window.compaction.summarizer import HOME
 
@@ -273,11 +272,7 @@ async def afill_retrying(
                 await asyncio.to_thread(reply.abort)
                 return Filled(ABORTED)
             return await fill_from(Filling(reply, api, whole=True), answer)
-        except Exception as error:
-            if not again.may_follow(error):
-                await asyncio.to_thread(fail, reply, error)
-                raise_said(error)
-                raise
+        except Exception as error:  # noqa: BLE001  # raised again unless it passes
             waits = await asyncio.to_thread(again.retry, error)
         for seconds in waits:
             await sleep(seconds)

@@ -1,31 +1,32 @@
-"""Fill a reply from a model that may fail for a while: the call is made again.
+"""Ask a model that may fail for a while again: which failures pass, and how long to wait.
 
 What a failed attempt said leaves the view, and a retry part stands for it (`Reply.retry`).
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from json import JSONDecodeError
 
-from eventlog.errors import StreamError, UnknownStreamError
+from eventlog.errors import CallError, StreamError, UnknownStreamError
 from eventlog.session.failure import is_disconnect, provider_error
 from eventlog.session.filling import ABORTED, Filled, Filling, chunks_of, fill_with
 from eventlog.session.reply import Reply
 from eventlog.streams.answer import API
-from eventlog.streams.refusals import MEDIA, OPAQUE, OVERFLOW, refusal_kind, status_of
+from eventlog.streams.refusals import MEDIA, OPAQUE, OVERFLOW, RATE, TRANSIENT, refusal_kind, status_of
 from eventlog.streams.retry_after import asked_wait
-from eventlog.validation import require, require_function
-from projections.loop.context.backoff import Backoff, is_transient
+from eventlog.validation import require, require_function, require_wait
 from projections.loop.context.refused_request import end_reply
 
-__all__ = ["Attempts", "fail", "fill_retrying", "raise_said"]
+__all__ = ["Attempts", "Backoff", "fill_retrying", "is_transient"]
 
 _ANSWERED = frozenset({MEDIA, OPAQUE, OVERFLOW})
 """Kinds of refusals that the loop answers with another request."""
 LOOK_EVERY = 1.0
 """Seconds of waiting between two looks for an interrupt."""
+TOO_LARGE = 413
 
 
 def fill_retrying(
@@ -55,16 +56,45 @@ def fill_retrying(
     while True:
         try:
             return fill_with(Filling(reply, api, whole=True), chunks_of(ask()))
-        except Exception as error:
-            if not again.may_follow(error):
-                fail(reply, error)
-                raise_said(error)
-                raise
+        except Exception as error:  # noqa: BLE001  # raised again unless it passes
             waits = again.retry(error)
         for seconds in waits:
             sleep(seconds)
             if again.is_stopped():
                 return Filled(ABORTED)
+
+
+class Backoff:
+    """The waits between the attempts of one call: doubled each time, jittered, and bounded."""
+
+    def __init__(self, *, attempts: int, first: float, longest: float) -> None:
+        require(int, attempts, "attempts are a whole number")
+        for seconds in (first, longest):
+            require_wait(seconds)
+        if attempts < 1:
+            raise CallError(f"{attempts} attempts; expected at least one")
+        self._most = attempts
+        self._first = first
+        self._longest = longest
+        self._waited = 0.0
+        self.made: int = 1
+        """Attempts so far, with the one that is under way."""
+
+    def wait(self, error: Exception) -> float | None:
+        """Return the seconds to wait before another attempt after an error; None: there is none.
+
+        It is as long as the provider asks for, but none where it asks for more than is left of the
+        longest wait. Half of a wait of its own is random, so that programs that failed together do
+        not come back together.
+        """
+        asked = asked_wait(error)
+        if self.made >= self._most or (asked is not None and self._waited + asked > self._longest):
+            return None
+        seconds: float = min(self._longest, self._first * 2.0 ** (self.made - 1))
+        seconds = seconds * random.uniform(0.5, 1.0) if asked is None else asked  # no secret
+        self.made += 1
+        self._waited += seconds
+        return seconds
 
 
 class Attempts:
@@ -77,23 +107,20 @@ class Attempts:
         self._reply = reply
         self._transient = transient
         self._backoff = backoff
-        self._made = 1
-        self._waited = 0.0
-
-    def may_follow(self, error: Exception) -> bool:
-        """Whether the call is made again after this error."""
-        passes = isinstance(error, self._transient) or is_transient(_said(error) or error)
-        return passes and self._backoff.allows(self._made, asked_wait(error), self._waited)
 
     def retry(self, error: Exception) -> list[float]:
         """Record the failed attempt; return the waits, in seconds, before the next one.
 
-        Behind each of them the program looks whether the user asked for a stop.
+        Behind each of them the program looks whether the user asked for a stop. The error is raised
+        where no attempt may follow, as what it is.
         """
+        passes = isinstance(error, self._transient) or is_transient(_said(error) or error)
+        seconds = self._backoff.wait(error) if passes else None
+        if seconds is None:
+            _fail(self._reply, error)
+            _raise_said(error)
+            raise error
         self._reply.retry(provider_error(error))
-        seconds = self._backoff.seconds(self._made, asked_wait(error))
-        self._made += 1
-        self._waited += seconds
         return [LOOK_EVERY] * int(seconds // LOOK_EVERY) + [seconds % LOOK_EVERY]
 
     def is_stopped(self) -> bool:
@@ -104,7 +131,7 @@ class Attempts:
         return True
 
 
-def fail(reply: Reply, error: Exception) -> None:
+def _fail(reply: Reply, error: Exception) -> None:
     """End a reply whose answer is an error or cannot be read; others stay open."""
     said = _said(error) or error
     if isinstance(said, StreamError) and refusal_kind(said) in _ANSWERED:
@@ -113,7 +140,7 @@ def fail(reply: Reply, error: Exception) -> None:
         end_reply(reply, said)
 
 
-def raise_said(error: Exception) -> None:
+def _raise_said(error: Exception) -> None:
     """Raise an error that a client raises for its stream as what it is.
 
     `ConnectionError` for an answer that is no JSON: it was garbled on its way. `StreamError` for an
@@ -138,3 +165,18 @@ def _said(error: Exception) -> StreamError | None:
         return None
     code = getattr(error, "code", None) or getattr(error, "type", None)
     return StreamError(str(error), code=code if isinstance(code, str) else "")
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the same request may succeed later.
+
+    The connection broke, the answer was garbled on its way, or it is a failure or a rate limit of
+    the provider. An error of no known kind that a stream says without a status passes, too, unless
+    its code names the request. A request over all that a minute allows (413) never passes.
+    """
+    if is_disconnect(error) or isinstance(error, (TimeoutError, JSONDecodeError)):
+        return True
+    kind = refusal_kind(error)
+    if kind is None and isinstance(error, StreamError) and error.status_code is None:
+        return not error.code.startswith("invalid")
+    return kind == TRANSIENT or (kind == RATE and status_of(error) != TOO_LARGE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
+from functools import partial
 from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,12 +18,11 @@ from eventlog.errors import (
 )
 from eventlog.session.filling import chunks_of, is_whole_answer
 from eventlog.streams.answer import API, AnswerReader, plain
-from eventlog.streams.retry_after import asked_wait
 from eventlog.streams.steps import Called, Ended, Said, Step, Used
 from eventlog.validation import require_function
-from projections.loop.context.backoff import Backoff, is_transient
 from projections.loop.context.model_request import ModelRequest
 from projections.loop.context.refused_request import refusal
+from projections.loop.context.retrying import Backoff, is_transient
 from projections.requests.forms import RequestForm, form_named
 from projections.view.options import DEFAULT
 from projections.window.compaction.request import SummaryRequest
@@ -55,28 +55,26 @@ def summarize_with(
     require_function(ask, "`ask` is a function that returns an answer")
     require_function(sleep, "sleep is a function that is given seconds")
     named = None if form is None else form_named(form)
-    backoff = Backoff(attempts=attempts, first=first_wait, longest=longest_wait)
+    waits = partial(Backoff, attempts=attempts, first=first_wait, longest=longest_wait)
+    waits()  # checks the numbers now
 
     def summarize(request: SummaryRequest) -> Generator[Piece]:
-        waited = 0.0
-        for attempt in range(1, attempts + 1):
+        backoff = waits()
+        while True:
             reading = _Reading(api)
             try:
                 for chunk in chunks_of(ask(_request(request, named))):
                     yield from reading.pieces(chunk)
                 yield from reading.end()
-            except Exception as error:
-                if reading.has_said or not (is_transient(error) and backoff.allows(attempt, asked_wait(error), waited)):
-                    raise _failure(error, attempt) from error
-                wait = backoff.seconds(attempt, asked_wait(error))
-                waited += wait
-                sleep(wait)
+            except Exception as error:  # noqa: BLE001  # raised again unless it passes
+                wait = reading.wait(error, backoff)
             else:
                 return
+            sleep(wait)
 
     async def asummarize(request: SummaryRequest) -> AsyncGenerator[Piece]:
-        waited = 0.0
-        for attempt in range(1, attempts + 1):
+        backoff = waits()
+        while True:
             reading = _Reading(api)
             try:
                 answer: Any = ask(_request(request, named))
@@ -86,14 +84,11 @@ def summarize_with(
                         yield piece
                 for piece in reading.end():
                     yield piece
-            except Exception as error:
-                if reading.has_said or not (is_transient(error) and backoff.allows(attempt, asked_wait(error), waited)):
-                    raise _failure(error, attempt) from error
-                wait = backoff.seconds(attempt, asked_wait(error))
-                waited += wait
-                await asyncio.to_thread(sleep, wait)
+            except Exception as error:  # noqa: BLE001  # raised again unless it passes
+                wait = reading.wait(error, backoff)
             else:
                 return
+            await asyncio.to_thread(sleep, wait)
 
     return asummarize if iscoroutinefunction(ask) or isasyncgenfunction(ask) else summarize
 
@@ -104,8 +99,7 @@ class _Reading:
     def __init__(self, api: API | None) -> None:
         self._reader = AnswerReader(api)
         self._reason = ""
-        self.has_said = False
-        """Whether any of the summary has come."""
+        self._has_said = False
 
     def pieces(self, chunk: Any) -> Iterator[Piece]:
         """Yield the pieces of a chunk; reasoning is no part of a summary."""
@@ -119,10 +113,21 @@ class _Reading:
         if self._reason in {"length", "content-filter"}:
             raise SummarizerRefusedError(f"the summary was not written to its end ({self._reason})")
 
+    def wait(self, error: Exception, backoff: Backoff) -> float:
+        """Return the seconds before the answer to an error is asked for again.
+
+        Where it is not, as once any of the summary has come, the error that the compaction records
+        is raised.
+        """
+        seconds = None if self._has_said or not is_transient(error) else backoff.wait(error)
+        if seconds is None:
+            raise _failure(error, backoff.made) from error
+        return seconds
+
     def _pieces(self, steps: Iterable[Step]) -> Iterator[Piece]:
         for step in steps:
             if isinstance(step, Said) and step.kind == "text":
-                self.has_said = True
+                self._has_said = True
                 yield step.text
             elif isinstance(step, Used):
                 yield step.usage

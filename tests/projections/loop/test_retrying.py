@@ -19,8 +19,7 @@ from eventlog.streams.retry_after import seconds_asked
 from eventlog.values import Model, Retry
 from projections import ModelView
 from projections.loop import afill_retrying, fill_retrying, refusal
-from projections.loop.context.backoff import Backoff
-from projections.loop.context.retrying import LOOK_EVERY
+from projections.loop.context.retrying import LOOK_EVERY, Backoff
 from projections.view.neutral import Call
 from projections.view.neutral import Text as ViewText
 
@@ -158,13 +157,16 @@ def test_an_interrupt_ends_the_waiting(session: Session, fill: Fill) -> None:
 
 def test_waits_are_bounded_and_jittered() -> None:
     """Waits double up to the longest, half of each is random, and what is asked for holds."""
-    backoff = Backoff(attempts=9, first=0.5, longest=30.0)
+    error = StatusError(500)
+    backoffs = [Backoff(attempts=9, first=0.5, longest=30.0) for _ in range(20)]
     for attempt in range(1, 9):
         most = min(30.0, 0.5 * 2 ** (attempt - 1))
-        found = {backoff.seconds(attempt) for _ in range(20)}
+        found = {backoff.wait(error) for backoff in backoffs}
         assert len(found) > 1
-        assert all(most / 2 <= seconds <= most for seconds in found)
-    assert (backoff.seconds(1, 3.0), backoff.seconds(1, 300.0)) == (3.0, 30.0)
+        assert all(seconds is not None and most / 2 <= seconds <= most for seconds in found)
+    assert backoffs[0].wait(error) is None
+    asked = Backoff(attempts=9, first=0.5, longest=30.0)
+    assert [asked.wait(StatusError(500, after)) for after in ("3", "28", "27", "300")] == [3.0, None, 27.0, None]
     with pytest.raises(CallError):
         Backoff(attempts=0, first=0.5, longest=30.0)
 

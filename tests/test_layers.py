@@ -63,11 +63,11 @@ LAYERS: dict[str, str] = {
     """,
     "projections.live": "form | patches | growing | open_messages | page_changes | live_session | aio | answer | protocols",
     "projections.loop.context": """
-        model_request | summary_run continuation_events | window_state compaction_run summary_attempt undo
-        | background_summary refused_request offered_tools open_reply running_call | running_task retrying
+        model_request | summary_run continuation | window_state compaction_run summary_attempt undo
+        | background_summary refused_request offered_tools open_reply | running_task retrying
         | window summarize_with | report aio
     """,
-    "projections.loop": "tasks | decision | context | __init__",
+    "projections.loop": "task_calls | decision | context | __init__",
     "projections.window": "policy sizing | prune compaction retrieval | __init__",
     "projections.cli": """
         exits screen guard | import_sources table bar_chart pager | words output times amounts | short_ids

@@ -8,10 +8,10 @@ from __future__ import annotations
 from projections.loop.context.aio import AsyncContextWindow, afill, afill_retrying
 from projections.loop.context.compaction_run import CompactionResult
 from projections.loop.context.model_request import ModelRequest
+from projections.loop.context.open_reply import RunningCall
 from projections.loop.context.refused_request import refusal
 from projections.loop.context.report import WindowReport, window_report
 from projections.loop.context.retrying import fill_retrying
-from projections.loop.context.running_call import RunningCall
 from projections.loop.context.summarize_with import summarize_with
 from projections.loop.context.window import ContextWindow
 from projections.loop.decision.steps import (
@@ -30,8 +30,7 @@ from projections.loop.decision.steps import (
     Stop,
     Wait,
 )
-from projections.loop.tasks.answer_text import answer_text
-from projections.loop.tasks.task_calls import task_tool
+from projections.loop.task_calls import answer_text, task_tool
 
 __all__ = [
     "Ask",

@@ -9,7 +9,6 @@ from typing import Any, cast
 from hypothesis import strategies as st
 
 from eventlog.values import Content
-from projections.conversation.file_access import paths_of
 from projections.conversation.parts import (
     CompactionPart,
     FilePart,
@@ -21,22 +20,22 @@ from projections.conversation.parts import (
     ToolPart,
 )
 from projections.conversation.state import Conversation
-from projections.view.cleared_arguments import cleared_arguments
+from projections.view.neutral import NeutralMessage
 from projections.view.options import DEFAULT
 from projections.window.policy.policy import PrunePolicy
 from projections.window.prune.case import CLEARED_TOKENS
 from projections.window.prune.planners import PLANNERS, PrunePlan, plan_prune
+from projections.window.sizing.sizes import Sizes
 
 SHARES = 4, 8
 """The protected part of usable, and the least that is worth pruning."""
 
 
-class Letters:
-    """A measure that counts each letter as a token, and a thousand per attachment."""
+class Letters(Sizes):
+    """Sizes that count each letter as a token, and a thousand per attachment."""
 
-    def text(self, content: Content) -> str:
-        """The text, which is never a body here."""
-        return cast("str", content)
+    def __init__(self) -> None:
+        super().__init__(Conversation(whole=False), DEFAULT, lambda content: cast("str", content))
 
     def messages(self, messages: Sequence[Message]) -> int:
         """Letters of texts and of results."""
@@ -51,24 +50,19 @@ class Letters:
         """Letters of one message."""
         return self.messages([message])
 
-    ratio = 1.0
+    def _count_message(self, sent: Sequence[NeutralMessage]) -> int:
+        raise AssertionError(sent)
 
-    def counted(self, part: ToolPart | ReasoningPart | FilePart) -> int:
+    def _count_text(self, content: Content) -> int:
+        return len(self.text(content))
+
+    def _count_part(self, part: ToolPart | ReasoningPart | FilePart) -> int:
         """Letters of the output and the attachments, of a thought, or of a file's address."""
         if isinstance(part, ReasoningPart):
-            return sum(map(len, map(self.text, part.pieces)))
+            return sum(map(self._count_text, part.pieces))
         if isinstance(part, FilePart):
-            return len(self.text(part.file.url))
-        return len(self.text(part.output or "")) + 1_000 * len(part.attachments)
-
-    def paths(self, part: ToolPart) -> tuple[str, ...]:
-        """The files of a call, whose paths are normal already."""
-        return paths_of(part.tool, self.text(part.input))
-
-    def clearing_arguments(self, part: ToolPart) -> int:
-        """Letters of the input that clearing it takes away."""
-        given = self.text(part.input)
-        return len(given) - len(cleared_arguments(given))
+            return self._count_text(part.file.url)
+        return self._count_text(part.output or "") + 1_000 * len(part.attachments)
 
 
 def conversation(messages: Sequence[Message]) -> Conversation:

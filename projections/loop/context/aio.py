@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from eventlog.values import Attachment, Model
     from projections.loop.context.compaction_run import CompactionResult
     from projections.loop.context.model_request import ModelRequest
-    from projections.loop.context.running_call import RunningCall
+    from projections.loop.context.open_reply import RunningCall
     from projections.loop.context.running_task import RunningTask
     from projections.loop.context.window_state import WindowState
     from projections.loop.decision.steps import CallModel, PendingCall, Prune, RunSubtask, Step

@@ -29,7 +29,7 @@ from eventlog.session.status import is_run
 from eventlog.validation import require
 from projections.conversation.coverage import bound_of, covered_messages
 from projections.conversation.parts import Compaction
-from projections.loop.context.continuation_events import continuation_events, tokens_after
+from projections.loop.context.continuation import continuation_events, tokens_after
 from projections.loop.context.summary_attempt import SummaryAttempt, newest_attempt, summaries_id
 from projections.loop.context.summary_run import SummaryFailure, SummaryRun, judge
 from projections.loop.decision.full_window import may_help

@@ -1,7 +1,7 @@
 """Carry out a compaction: select, summarise, check the summary, complete or fail.
 
 `next_step.py` decides to compact.  The pure pieces are in `compaction/`: `selection.py`,
-`request.py`, `guard.py`, `continuation.py`.  Events are appended through the session's ordinary
+`request.py`.  Events are appended through the session's ordinary
 commands.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 from eventlog import events as ev
 from eventlog.errors.base import giving_way_to
 from eventlog.values import MessageError, Model
-from projections.loop.context.continuation_events import continuation_events, tokens_after
+from projections.loop.context.continuation import continuation_events, tokens_after
 from projections.loop.context.summary_run import SummaryFailure, SummaryRun, judge
 from projections.loop.decision.loop_state import NOTHING
 from projections.window.compaction.summarizer import Summarizer

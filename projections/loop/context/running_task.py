@@ -15,14 +15,13 @@ from eventlog.session.tool_call import ToolCall
 from eventlog.validation import require
 from eventlog.values import INTERRUPTED
 from projections.conversation.parts import ToolPart
-from projections.loop.context.open_reply import open_reply, require_no_reply
-from projections.loop.context.running_call import SWITCHED_OFF
+from projections.loop.context.open_reply import SWITCHED_OFF, open_reply, require_no_reply
 from projections.loop.decision.steps import PendingCall
-from projections.loop.tasks.answer_text import answer_text
-from projections.loop.tasks.task_calls import (
+from projections.loop.task_calls import (
     TASK,
     TaskRequest,
     agents_in,
+    answer_text,
     breaks_off,
     is_task,
     open_task,

@@ -14,7 +14,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.large_texts import to_content
 from eventlog.session.inputs import stored_kind
 from eventlog.values import Text
-from projections.loop.tasks.task_calls import subsession_id
+from projections.loop.task_calls import subsession_id
 from projections.window.compaction.record import Begun, SummaryRecord
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ from eventlog.values import MessageError, Model, Usage
 from projections.view.digest import digest_of
 from projections.view.neutral import NeutralMessage
 from projections.view.neutral import Text as Said
-from projections.window.compaction.guard import check_summary, is_thin
+from projections.window.compaction.foreign_headings import foreign_sections
 from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.record import SUMMARY_FORM, SUMMARY_RENDERER, Begun, SummaryRecord, without
 from projections.window.compaction.request import SummaryJob, SummaryRequest
 from projections.window.compaction.summarizer import HOME, Summarizer, ToolCalled, pieces
-from projections.window.compaction.template import ASKED_AGAIN, TEMPLATE, left_out, missing_sections
+from projections.window.compaction.template import ASKED_AGAIN, TEMPLATE, left_out, missing_sections, sections_of
 from projections.window.policy.hooks import Hooks
 
 if TYPE_CHECKING:
@@ -36,12 +36,20 @@ if TYPE_CHECKING:
     from projections.loop.decision.situation import Situation
     from projections.window.compaction.selection import Selection
 
-__all__ = ["SummaryFailure", "SummaryRun", "judge"]
+__all__ = ["SummaryFailure", "SummaryRun", "check_summary", "is_thin", "judge"]
 
 SMALLER = 3
 """Times that a request refused for its size is made again, each half as large."""
 LOOKS = 16
 """Pieces of a summary between two looks for an interrupt."""
+EMPTY = "empty"
+TOOL_CALLED = "tool-called"
+VIEW_TOO_LARGE = "view-too-large"
+
+LONG_ENOUGH = 200
+"""Tokens of a summary that is long enough for any conversation."""
+SHARE = 50
+"""Tokens that one token of a summary may stand for, up to `LONG_ENOUGH`."""
 
 
 class SummaryFailure(Exception):  # noqa: N818  # control flow inside the loop
@@ -216,6 +224,40 @@ class SummaryRun:
             return self._job.request(0, self._previous).digest
         except EventlogError:
             return None
+
+
+def check_summary(
+    text: str,
+    *,
+    tool_called: str | None = None,
+    view_tokens_after: int | None = None,
+    usable: int | None = None,
+) -> str | None:
+    """Why a summary is no good, as the reason of `CompactionFailed`, or None if it may stand.
+
+    `tool_called` is the tool that the summariser called, if it did: none was offered.
+    `view_tokens_after` are the tokens of the view with the summary, `usable` those that the next
+    request may have; the check is left out while either is unknown. A reason begins with one of the
+    names above and never holds text of the conversation.
+    """
+    if tool_called is not None:
+        return f"{TOOL_CALLED}: {tool_called[:80]}" if tool_called else TOOL_CALLED
+    if not text.strip():
+        return EMPTY
+    if usable is not None and view_tokens_after is not None and view_tokens_after >= usable:
+        return f"{VIEW_TOO_LARGE}: {view_tokens_after} tokens, {usable} usable"
+    return None
+
+
+def is_thin(text: str, tokens: int, covered: int) -> bool:
+    """Whether a summary says too little for the tokens that it covers.
+
+    A known heading is enough, ours or another agent's; so is a text of any form and language that
+    is long enough.
+    """
+    if tokens >= min(LONG_ENOUGH, covered // SHARE) or not text.strip():
+        return False
+    return not (sections_of(text) or foreign_sections(text))
 
 
 def judge(text: str, after: int | None, largest: int | None) -> None:

@@ -19,9 +19,8 @@ from eventlog.values import Limits, Model
 from projections.loop.context.background_summary import in_background
 from projections.loop.context.compaction_run import CompactionResult, CompactionRun
 from projections.loop.context.offered_tools import OfferedTools
-from projections.loop.context.open_reply import open_reply, require_no_reply
+from projections.loop.context.open_reply import RunningCall, fail, open_reply, require_no_reply, start_call, succeed
 from projections.loop.context.refused_request import close_open_reply
-from projections.loop.context.running_call import RunningCall, fail, start_call, succeed
 from projections.loop.context.running_task import RunningTask, begin_subtask, begin_task
 from projections.loop.context.undo import undo_newest
 from projections.loop.context.window_state import WindowState

@@ -18,7 +18,7 @@ from projections.loop.decision.loop_state import (
     UndoableChange,
 )
 from projections.loop.decision.refusing_targets import note_refusal
-from projections.loop.tasks.task_calls import TASK
+from projections.loop.task_calls import TASK
 from projections.replay.canonical import pack, unpack
 from projections.replay.projection import apply_each
 from projections.window.policy.limits import step_total

@@ -40,7 +40,7 @@ from projections.loop.decision.steps import (
     Wait,
     status_in,
 )
-from projections.loop.tasks.task_calls import is_task
+from projections.loop.task_calls import is_task
 from projections.window.policy.limits import is_over
 from projections.window.prune.repeated_calls import repeated_call
 from projections.window.sizing.sizes import Sizes
@@ -358,7 +358,7 @@ class _Turn:
         now = self._now
         if now.allow_repeats or not now.policy.loop.doom_loop:
             return None
-        found = repeated_call(turn_answers(self._now.state), now.policy.loop.doom_loop, now.measure)
+        found = repeated_call(turn_answers(self._now.state), now.policy.loop.doom_loop, now.measure.text)
         if found is None:
             return None
         then = "`next_step(allow_repeats=True)` goes on, and so does the user's next message"

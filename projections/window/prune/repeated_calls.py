@@ -14,7 +14,7 @@ import msgspec
 
 from eventlog.values import Content
 from projections.conversation.parts import Message, ToolPart
-from projections.window.sizing.sizes import Sizes
+from projections.view.part_rendering import Resolver
 
 __all__ = ["RepeatedCall", "call_key", "repeated_call"]
 
@@ -46,7 +46,7 @@ class RepeatedCall(NamedTuple):
         return f"the model alternated between two calls, of {first} and {second}, {times} with the same inputs"
 
 
-def repeated_call(messages: Iterable[Message], limit: int, measure: Sizes) -> RepeatedCall | None:
+def repeated_call(messages: Iterable[Message], limit: int, resolve: Resolver) -> RepeatedCall | None:
     """Find calls in a row that are the same, or two that alternate; None if there are too few.
 
     They are the newest calls of `messages`, which come newest first; calls are the same if tool and
@@ -59,7 +59,7 @@ def repeated_call(messages: Iterable[Message], limit: int, measure: Sizes) -> Re
     if limit <= 0:
         return None
     for period, calls in enumerate(tee(_newest_first(messages)), 1):
-        row = _row(calls, period, measure)
+        row = _row(calls, period, resolve)
         if len(row) >= limit * period:
             oldest_first = row[::-1]
             tools = [part.tool for part in oldest_first[:period]]
@@ -67,13 +67,13 @@ def repeated_call(messages: Iterable[Message], limit: int, measure: Sizes) -> Re
     return None
 
 
-def _row(calls: Iterable[ToolPart], period: int, measure: Sizes) -> list[ToolPart]:
+def _row(calls: Iterable[ToolPart], period: int, resolve: Resolver) -> list[ToolPart]:
     """The first of these calls that each equal the one `period` places before."""
     row: list[ToolPart] = []
     for part in calls:
         if len(row) >= period:
             other = row[-period]
-            if part.tool != other.tool or call_key(part, measure.text) != call_key(other, measure.text):
+            if part.tool != other.tool or call_key(part, resolve) != call_key(other, resolve):
                 break
         row.append(part)
     return row

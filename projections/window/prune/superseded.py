@@ -28,10 +28,10 @@ import msgspec
 from eventlog.values import Patch
 from projections.conversation.file_access import access_of, given_of, paths_in
 from projections.conversation.parts import NotePart, Part, ToolPart
+from projections.view.part_rendering import Resolver
 from projections.window.prune.case import CLEARED_TOKENS, PruneCase, PrunePlan
 from projections.window.prune.clearable import ClearableKind, is_result
 from projections.window.prune.repeated_calls import call_key
-from projections.window.sizing.sizes import Sizes
 
 __all__ = ["superseded"]
 
@@ -50,7 +50,7 @@ def superseded(case: PruneCase) -> PrunePlan | None:
 
 def _stale_parts(case: PruneCase) -> set[tuple[str, ClearableKind]]:
     """Return the parts whose result, or arguments, later parts of the view made stale."""
-    later = _Later(case.measure)
+    later = _Later(case.measure.text)
     return {
         (part.id, kind)
         for message in reversed(case.messages)
@@ -62,8 +62,8 @@ def _stale_parts(case: PruneCase) -> set[tuple[str, ClearableKind]]:
 class _Later:
     """The calls, written files and shown files of the later parts of a view."""
 
-    def __init__(self, measure: Sizes) -> None:
-        self._measure = measure
+    def __init__(self, resolve: Resolver) -> None:
+        self._resolve = resolve
         self._called: set[tuple[str, str]] = set()
         self._written: set[str] = set()
         self._written_by_calls: set[str] = set()
@@ -79,7 +79,7 @@ class _Later:
             return ()
         if not isinstance(part, ToolPart) or not (is_result(part) or part.status == "failed"):
             return ()
-        key = call_key(part, self._measure.text)
+        key = call_key(part, self._resolve)
         use = _use_of(*key)
         is_rewritten = use.access == "written" and self._written_by_calls.issuperset(use.paths)
         arguments: tuple[ClearableKind, ...] = ("arguments",) if is_rewritten else ()

@@ -19,7 +19,7 @@ from eventlog.values import INTERRUPTED, Limits, Model, Subtask, Text, Tool
 from projections import ModelView
 from projections.loop import CallModel, ContextWindow, RunSubtask, RunTools, Stop
 from projections.loop.context.aio import AsyncContextWindow, afill, afill_retrying
-from projections.loop.tasks.task_calls import task_answer
+from projections.loop.task_calls import task_answer
 from projections.reports.audit import audit
 from projections.view.neutral import Text as ViewText
 from projections.window import SummaryRequest

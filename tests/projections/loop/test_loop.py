@@ -30,8 +30,9 @@ from projections.loop import (
     Stop,
     Wait,
 )
+from projections.loop.context.continuation import CONTINUE, REMOVED
 from projections.loop.context.window_state import LAST_STEP
-from projections.loop.tasks.task_calls import task_answer
+from projections.loop.task_calls import task_answer
 from projections.view.options import RenderOptions
 from projections.view.part_rendering import CLEARED, QUESTION, SUBTASK
 from projections.window import (
@@ -44,7 +45,6 @@ from projections.window import (
     ToolCalled,
     TruncationPolicy,
 )
-from projections.window.compaction.continuation import CONTINUE, REMOVED
 from projections.window.compaction.summarizer import Piece
 from projections.window.policy.hooks import AutoContinue
 from tests.support.engines import Engine

@@ -3,49 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.values import Content
-from projections.conversation.parts import FilePart, Message, ReasoningPart, TextPart, ToolPart
+from projections.conversation.parts import Message, TextPart, ToolPart
 from projections.window.prune.repeated_calls import RepeatedCall, repeated_call
-
-
-class Plain:
-    """A measure that is asked for texts only."""
-
-    def text(self, content: Content) -> str:
-        """The text, which is never a body here."""
-        return cast("str", content)
-
-    def messages(self, messages: Sequence[Message]) -> int:
-        """Not asked in these tests."""
-        raise AssertionError(messages)
-
-    def sent(self, message: Message) -> int:
-        """Not asked in these tests."""
-        raise AssertionError(message)
-
-    def counted(self, part: ToolPart | ReasoningPart | FilePart) -> int:
-        """Fail: no part is counted."""
-        raise AssertionError(part)
-
-    def paths(self, part: ToolPart) -> tuple[str, ...]:
-        """Fail: no paths are asked for."""
-        raise AssertionError(part)
-
-    def clearing_arguments(self, part: ToolPart) -> int:
-        """Fail: no call is counted."""
-        raise AssertionError(part)
-
-    @property
-    def ratio(self) -> float:
-        """Fail: no ratio is asked for."""
-        raise AssertionError
 
 
 def call(name: str, tool: str, given: str) -> ToolPart:
@@ -60,7 +25,7 @@ def answer(*parts: ToolPart | TextPart) -> Message:
 
 def found(*messages: Message, limit: int = 3) -> RepeatedCall | None:
     """Return the repeated call."""
-    return repeated_call(reversed(messages), limit, Plain())
+    return repeated_call(reversed(messages), limit, str)
 
 
 CALLS = st.tuples(st.sampled_from(["bash", "read"]), st.sampled_from(['{"a":1}', '{"a":2}', "{"]))

@@ -36,7 +36,7 @@ from projections.loop import (
 )
 from projections.loop.context.running_task import RunningTask
 from projections.loop.decision.steps import PendingCall
-from projections.loop.tasks.task_calls import task_answer
+from projections.loop.task_calls import task_answer
 from projections.reports.usage import session_usage, total
 from tests.support.engines import Engine
 from tests.support.pages import ROOT

@@ -11,9 +11,9 @@ import eventlog
 from eventlog.session.session import Session
 from projections import ModelView
 from projections.loop import ContextWindow
+from projections.loop.context.summary_run import check_summary, is_thin
 from projections.reports.audit import audit
 from projections.window import Hooks, SummaryRequest
-from projections.window.compaction.guard import check_summary, is_thin
 from projections.window.compaction.template import SECTIONS, TEMPLATE, missing_sections, sections_of
 from tests.support.window_loop import LIMITS, MODEL, SMALL, sections, talk, texts
 

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from eventlog.errors import CallError, LeaseHeldError, NotFoundError, StopError
 from eventlog.errors.base import brief
 from eventlog.session.failure import is_disconnect
+from eventlog.session.session import Session
 from eventlog.session.subsessions import subsession_in
-from eventlog.validation import json_value, require, require_or_none
+from eventlog.validation import each, json_value, require, require_or_none
 from eventlog.values import Json, Model
+from projections.window.retrieval.part_text import read_message
 from projections.window.retrieval.tool_schemas import ToolForm, function_of, schema_of, schemas_in
 
-if TYPE_CHECKING:
-    from eventlog.session.session import Session
-
 __all__ = [
-    "TASK", "TaskRequest", "agents_in", "breaks_off", "is_task", "open_task", "subsession_id", "task_answer", "task_tool",
+    "TASK", "TaskRequest", "agents_in", "answer_text", "breaks_off", "is_task", "open_task", "subsession_id", "task_answer", "task_tool",
 ]  # fmt: skip
 
 TASK = "task"
@@ -155,3 +154,18 @@ def breaks_off(error: Exception, *, resumed: bool = False) -> bool:
     this other process still holds.
     """
     return is_disconnect(error) or isinstance(error, StopError) or (resumed and isinstance(error, LeaseHeldError))
+
+
+def answer_text(session: Session, replies: Sequence[str]) -> str:
+    """Return the last text that a turn's replies say (`turn.answer`); "" if they say none.
+
+    Only these replies are read, however long the history is.
+    """
+    require(Session, session, "an answer is that of a Session")
+    for name in reversed(each(replies, "replies are a list of ids, as `turn.answer` has them")):
+        require(str, name, "a reply is named by its id, a str")
+        parts = read_message(session, name).parts
+        said = [part.text for part in parts if part.kind == "text" and not part.removed and part.text]
+        if said:
+            return said[-1]
+    return ""

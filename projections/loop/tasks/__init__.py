@@ -1,1 +1,0 @@
-"""Calls of `task`, and the answers of their sub-sessions."""

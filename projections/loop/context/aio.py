@@ -10,10 +10,11 @@ A cancelled compaction is asked to stop and awaited, so it is recorded as aborte
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
 from inspect import isawaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from eventlog.aio import AsyncReply, AsyncTurn
 from eventlog.aio.awaiting import left
@@ -31,21 +32,46 @@ from projections.window.compaction.summarizer import HOME
 if TYPE_CHECKING:
     from eventlog.session.held_lease import Lease
     from eventlog.session.session import Session
-    from eventlog.session.tool_call import ToolCall
-    from eventlog.values import Attachment, Model
-    from projections.loop.context.compaction_run import CompactionResult
-    from projections.loop.context.model_request import ModelRequest
-    from projections.loop.context.open_reply import RunningCall
     from projections.loop.context.running_task import RunningTask
     from projections.loop.context.window_state import WindowState
-    from projections.loop.decision.steps import CallModel, PendingCall, Prune, RunSubtask, Step
-    from projections.requests.forms import RequestForm
-    from projections.view.model_view import ModelView
+    from projections.loop.decision.steps import PendingCall, RunSubtask
 
 __all__ = ["AsyncContextWindow", "afill", "afill_retrying"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _RUN = "`run` is a coroutine function that is given the sub-session"
+
+
+def _threaded(
+    method: Callable[Concatenate[ContextWindow, P], T],
+) -> Callable[Concatenate[AsyncContextWindow, P], Coroutine[Any, Any, T]]:
+    """Return a method that runs one of the window in a thread."""
+
+    @wraps(method)
+    async def call(window: AsyncContextWindow, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, window.sync, *args, **kwargs)
+
+    return call
+
+
+def _stoppable(
+    method: Callable[Concatenate[ContextWindow, P], T],
+) -> Callable[Concatenate[AsyncContextWindow, P], Coroutine[Any, Any, T]]:
+    """Return a method that runs one in a thread, and asks it to stop once it is cancelled."""
+
+    @wraps(method)
+    async def call(window: AsyncContextWindow, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        running = asyncio.ensure_future(asyncio.to_thread(method, window.sync, *args, **kwargs))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            if not running.done():
+                await asyncio.to_thread(window.session.interrupt, "cancelled")
+                await asyncio.wait([running])
+            raise
+
+    return call
 
 
 class AsyncContextWindow:
@@ -82,38 +108,6 @@ class AsyncContextWindow:
         """The right to run the session, inside `async with`."""
         return self.sync.lease
 
-    async def record(self) -> None:
-        """Record policy, model, limits and tools; see `ContextWindow.record`."""
-        await asyncio.to_thread(self.sync.record)
-
-    async def next_step(self, *, allow_repeats: bool = False) -> Step:
-        """Return the step to do now; see `ContextWindow.next_step`."""
-        return await asyncio.to_thread(self.sync.next_step, allow_repeats=allow_repeats)
-
-    async def perform(self, step: Step) -> CompactionResult | None:
-        """Carry out a step that is the window's own; see `ContextWindow.perform`."""
-        return await self._stoppable(lambda: self.sync.perform(step))
-
-    async def prune(self, *, inside: bool = False, policy: str | None = None) -> Prune | None:
-        """Prune now; see `ContextWindow.prune`."""
-        return await asyncio.to_thread(self.sync.prune, inside=inside, policy=policy)
-
-    async def compact(self) -> CompactionResult:
-        """Compact now; see `ContextWindow.compact`."""
-        return await self._stoppable(self.sync.compact)
-
-    async def undo(self) -> str:
-        """Undo the newest change of the view; see `ContextWindow.undo`."""
-        return await asyncio.to_thread(self.sync.undo)
-
-    async def save(self) -> None:
-        """Store checkpoints and token counts; see `ContextWindow.save`."""
-        await asyncio.to_thread(self.sync.save)
-
-    async def view(self, excluding: str | None = None) -> ModelView:
-        """Return the view as of the last step; see `ContextWindow.view`."""
-        return await asyncio.to_thread(self.sync.view, excluding)
-
     @property
     def tokens(self) -> int:
         """Tokens of a request with the view as it is; see `ContextWindow.tokens`."""
@@ -124,17 +118,19 @@ class AsyncContextWindow:
         """Steps that waited for a summary in the background; see `ContextWindow.waits`."""
         return self.sync.waits
 
-    async def begin(
-        self,
-        step: CallModel,
-        model: Model | str | None = None,
-        *,
-        agent: str = "",
-        snapshot: str | None = None,
-        form: RequestForm | str | None = None,
-    ) -> tuple[Reply, ModelRequest]:
-        """Open the reply that a step fills; see `ContextWindow.begin`."""
-        return await asyncio.to_thread(self.sync.begin, step, model, agent=agent, snapshot=snapshot, form=form)
+    record = _threaded(ContextWindow.record)
+    next_step = _threaded(ContextWindow.next_step)
+    perform = _stoppable(ContextWindow.perform)
+    prune = _threaded(ContextWindow.prune)
+    compact = _stoppable(ContextWindow.compact)
+    undo = _threaded(ContextWindow.undo)
+    save = _threaded(ContextWindow.save)
+    view = _threaded(ContextWindow.view)
+    begin = _threaded(ContextWindow.begin)
+    start = _threaded(ContextWindow.start)
+    succeed = _threaded(ContextWindow.succeed)
+    fail = _threaded(ContextWindow.fail)
+    finish = _threaded(ContextWindow.finish)
 
     async def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], Awaitable[str]]) -> None:
         """Run one call with a coroutine as its tool; see `ContextWindow.run`.
@@ -151,28 +147,6 @@ class AsyncContextWindow:
             await self.fail(running.call, error)
         else:
             await self.succeed(running.call, output)
-
-    async def start(self, call: PendingCall) -> RunningCall | None:
-        """Record, durably, that a call of the open reply runs; see `ContextWindow.start`."""
-        return await asyncio.to_thread(self.sync.start, call)
-
-    async def succeed(
-        self,
-        call: ToolCall,
-        output: str,
-        *,
-        title: str = "",
-        attachments: Sequence[Attachment] = (),
-        metadata: str | None = None,
-    ) -> None:
-        """Record the whole output of a tool; see `ContextWindow.succeed`."""
-        await asyncio.to_thread(
-            self.sync.succeed, call, output, title=title, attachments=attachments, metadata=metadata
-        )
-
-    async def fail(self, call: ToolCall, error: Exception) -> None:
-        """Record what a tool raised as the failure of its call."""
-        await asyncio.to_thread(self.sync.fail, call, error)
 
     async def run_task(self, call: PendingCall, run: Callable[[Session], Awaitable[str | None]]) -> Session | None:
         """Give the work of a `task` call to a sub-session; see `ContextWindow.run_task`.
@@ -201,20 +175,6 @@ class AsyncContextWindow:
             raise
         await self.finish()
         return task.session
-
-    async def finish(self, reason: str = "tool-calls") -> None:
-        """Close the open reply."""
-        await asyncio.to_thread(self.sync.finish, reason)
-
-    async def _stoppable(self, work: Callable[[], T]) -> T:
-        running = asyncio.ensure_future(asyncio.to_thread(work))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            if not running.done():
-                await asyncio.to_thread(self.sync.session.interrupt, "cancelled")
-                await asyncio.wait([running])
-            raise
 
 
 async def _run_task(task: RunningTask, run: Callable[[Session], Awaitable[str | None]]) -> None:

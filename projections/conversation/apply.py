@@ -13,7 +13,7 @@ from eventlog.errors import UnknownEventError
 from eventlog.values import Patch
 from projections.conversation import coverage
 from projections.conversation.carryover import FileTouch, Pin
-from projections.conversation.compaction_events import COMPACTION_RULES
+from projections.conversation.coverage import COMPACTION_RULES
 from projections.conversation.new_part import PART_MAKERS
 from projections.conversation.parts import (
     CompactionPart,

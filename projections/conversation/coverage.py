@@ -1,4 +1,4 @@
-"""Messages that compactions cover, and give back when they are undone.
+"""Compactions: the effect of their events, and the messages that they cover or give back.
 
 Compactions of the program and of the provider. One that only its target can read (`Opaque` without
 a text) counts in the state of that target alone (`Conversation.own`).
@@ -8,11 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from projections.conversation.parts import Compaction, Message, OpaqueBoundary, OpaquePart
+from eventlog import events as ev
+from projections.conversation.parts import Compaction, CompactionPart, Message, OpaqueBoundary, OpaquePart
 from projections.conversation.state import Conversation
+from projections.conversation.tool_events import Rule
 from projections.replay.projection import NeedsReplay
 
-__all__ = ["begin_provided", "bound_of", "complete", "covered_messages", "end_provided", "provided_in", "undo"]
+__all__ = [
+    "COMPACTION_RULES",
+    "begin_provided",
+    "bound_of",
+    "complete",
+    "covered_messages",
+    "end_provided",
+    "provided_in",
+    "undo",
+]
 
 
 def complete(state: Conversation, compaction: Compaction) -> None:
@@ -156,3 +167,55 @@ def bound_of(state: Conversation, compaction: Compaction) -> int:
         return through.place
     own = state.messages.get(compaction.message)
     return own.version - 1 if own is not None else -1
+
+
+def _requested(state: Conversation, event: ev.CompactionRequested, _version: int, _time: int) -> None:
+    state.compactions[event.part] = Compaction(event.part, event.message, event.auto, event.overflow)
+    message = state.messages.get(event.message)
+    if message is not None:
+        state.add_part(message, CompactionPart(event.part))
+
+
+def _started(state: Conversation, event: ev.CompactionStarted, _version: int, _time: int) -> None:
+    compaction = state.compactions.get(event.part)
+    if compaction is not None:
+        compaction.status, compaction.through, compaction.tail = "started", event.through, event.tail
+        compaction.kept = event.kept
+
+
+def _completed(state: Conversation, event: ev.CompactionCompleted, _version: int, _time: int) -> None:
+    compaction = state.compactions.get(event.part)
+    if compaction is not None and compaction.message in state.messages:
+        compaction.summary = event.summary
+        complete(state, compaction)
+
+
+def _failed(state: Conversation, event: ev.CompactionFailed, _version: int, _time: int) -> None:
+    compaction = state.compactions.get(event.part)
+    if compaction is not None:
+        compaction.status, compaction.reason = "failed", event.reason
+        compaction.summary = event.summary or compaction.summary
+        state.reshaped = True
+
+
+def _undone(state: Conversation, event: ev.CompactionUndone, _version: int, _time: int) -> None:
+    undo(state, event.part)
+
+
+def _used(state: Conversation, event: ev.UsageRecorded, _version: int, _time: int) -> None:
+    for compaction in provided_in(state, event.message):
+        part = state.where[compaction.part][1]
+        if isinstance(part, OpaquePart) and part.tokens is None:
+            part.tokens = event.usage.tokens.output
+            state.mark_changed(compaction.message, part.id)
+
+
+COMPACTION_RULES: dict[type[ev.Base], Rule] = {
+    ev.CompactionRequested: _requested,
+    ev.CompactionStarted: _started,
+    ev.CompactionCompleted: _completed,
+    ev.CompactionFailed: _failed,
+    ev.CompactionUndone: _undone,
+    ev.UsageRecorded: _used,
+}
+"""Rules by the type of the event."""

@@ -28,8 +28,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from eventlog.streams.anthropic import COMPACTION
 from projections.requests.call_ids import CallIds, Names
-from projections.requests.files import data_of, file_id_of, is_web, mime_of, placeholder, text_of
-from projections.requests.media import TooMuchMedia
+from projections.requests.files import data_of, file_id_of, is_web, mime_of, placeholder, text_of, too_much
 from projections.requests.metadata import arguments, is_array, is_object, of_provider, parsed, tool_name
 from projections.requests.servers import ANTHROPIC
 from projections.requests.text import failure, sendable, summary_of
@@ -101,7 +100,10 @@ def anthropic_request(
     """
     form = _Form()
     turns = [turn for message in messages for turn in form.role_blocks(message)]
-    form.media.name()
+    for place in too_much([data_of(file) for _, file in form.images], ANTHROPIC):
+        block, file = form.images[place]
+        block.clear()
+        block.update({"type": "text", "text": placeholder(file)})
     joined: list[Block] = []
     for role, blocks in _alternating(turns, prefill=prefill):
         if joined and joined[-1]["role"] == role:
@@ -148,7 +150,8 @@ class _Form:
 
     def __init__(self) -> None:
         self._ids = CallIds(ANTHROPIC.ids, ANTHROPIC.longest_id)
-        self.media = TooMuchMedia(ANTHROPIC)
+        self.images: list[tuple[Block, File]] = []
+        """The blocks of images, in the order of the request."""
 
     def role_blocks(self, message: NeutralMessage) -> list[RoleBlocks]:
         """Return the blocks of a message by role, without empty ones."""
@@ -195,7 +198,7 @@ class _Form:
     def _file(self, file: File) -> Block:
         block = _file(file)
         if block["type"] == "image":
-            self.media.add(block, file)
+            self.images.append((block, file))
         return block
 
     def _result(self, result: Result, names: Names) -> Block:

@@ -1,24 +1,29 @@
-"""Bytes and addresses of files, and the text for a file that a format does not accept."""
+"""Bytes and addresses of files, texts in place of files, and images that are too large."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
+from collections.abc import Sequence
 from mimetypes import guess_type
 from string import ascii_letters, digits
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from projections.requests.servers import Rules
 from projections.requests.text import sendable
+from projections.tokens.media import image_size
 from projections.view.neutral import File
 
-__all__ = ["FileData", "data_of", "file_id_of", "is_web", "mime_of", "placeholder", "readable", "text_of"]
+__all__ = ["FileData", "data_of", "file_id_of", "is_web", "mime_of", "placeholder", "readable", "text_of", "too_much"]
 
 _BEGINNINGS = {"iVBORw0K": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 """First characters of an image's base64, and its type."""
 _DIGITS = (ascii_letters + digits + "+/").encode()
 _WEB = re.compile(r"https?://\S+")
+_FIRST = 88_000
+"""Characters of base64 that tell an image's size."""
 
 
 class FileData(NamedTuple):
@@ -94,3 +99,34 @@ def readable(file: File) -> str:
     data = data_of(file)
     text = sendable(text_of(data)) if data is not None and data.mime.startswith("text/") else ""
     return f"{placeholder(file)}\n{text}" if text.strip() else placeholder(file)
+
+
+def too_much(images: Sequence[FileData | None], rules: Rules) -> list[int]:
+    """Return the places of images that `rules` do not admit, by their size and their number.
+
+    Of too many images the oldest are. One that is sent as an address only counts.
+    """
+    left = dict(enumerate(images))
+    found: list[int] = []
+
+    def drop(places: Sequence[int]) -> None:
+        found.extend(places)
+        for place in places:
+            del left[place]
+
+    if rules.most_bytes is not None:
+        drop([place for place, data in left.items() if data is not None and len(data.base64) > rules.most_bytes])
+    is_crowded = rules.many_images is not None and len(left) > rules.many_images
+    most_pixels = rules.many_pixels if is_crowded else rules.most_pixels
+    drop([place for place, data in left.items() if _edge(data) > most_pixels])
+    if rules.most_images is not None:
+        drop([*left][: max(0, len(left) - rules.most_images)])
+    return found
+
+
+def _edge(data: FileData | None) -> int:
+    """Return the longer edge of an image in pixels, 0 if its bytes do not tell it."""
+    try:
+        return 0 if data is None else max(image_size(base64.b64decode(data.base64[:_FIRST])) or (0,))
+    except ValueError:
+        return 0

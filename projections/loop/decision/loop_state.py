@@ -7,16 +7,16 @@ count.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
 from eventlog.history.effective_history import has_seen
-from eventlog.session.failure import is_crash
+from eventlog.session.failure import NOT_BEFORE, is_crash
 from eventlog.session.outcome import GOES_ON
-from eventlog.streams.refusals import MEDIA
+from eventlog.streams.refusals import MEDIA, OPAQUE, RATE
+from eventlog.validation import json_value
 from eventlog.values import MessageError
-from projections.loop.decision.refusing_targets import RefusingTarget
 from projections.tokens.calibration import Calibration
 
 __all__ = [
@@ -27,15 +27,21 @@ __all__ = [
     "UNCOUNTED",
     "LatestAnswer",
     "LoopState",
+    "RefusingTarget",
     "StepUsage",
     "TrailEntry",
     "UndoableChange",
+    "not_before",
+    "note_refusal",
+    "refusing",
 ]
 
 TRAIL = 32
 """Newest marks, and changes, that are kept."""
 OPEN = 8
 """Newest assistant messages whose usage may still come."""
+MOST = 8
+"""Targets whose refusals are kept."""
 NOTHING = "nothing to compact"
 """How a compaction ends that found nothing to summarise: asking again cannot help."""
 ROLLED_BACK = "rolled back"
@@ -115,6 +121,17 @@ class LatestAnswer(msgspec.Struct, array_like=True):
     def goes_on(self) -> bool:
         """Whether the model is to be called again after it: for its results, or after a crash."""
         return is_crash(self.error) or (self.error is None and (self.reason in GOES_ON or self.calls))
+
+
+class RefusingTarget(msgspec.Struct, array_like=True):
+    """The lasting refusals of a target."""
+
+    not_before: int = 0
+    """Time (UTC milliseconds) before which it is not asked: it refused for its rate."""
+    state_from: int = 0
+    """Place of the newest reply for which it refused its own state; earlier state is not sent."""
+    state_before: int = 0
+    """Place of the reply before it that was refused so."""
 
 
 class LoopState(msgspec.Struct, array_like=True):
@@ -235,3 +252,32 @@ class LoopState(msgspec.Struct, array_like=True):
     def find(self, message: str | None) -> PendingUsage | None:
         """The assistant message, if its usage may still come."""
         return next((found for found in reversed(self.pending) if found.message == message), None)
+
+
+def refusing(targets: dict[str, RefusingTarget], target: str) -> RefusingTarget:
+    """Return the refusals of a target; for "", of the newest that refused."""
+    newest = next(reversed(targets.values()), None)
+    return targets.get(target) or (newest if not target else None) or RefusingTarget()
+
+
+def note_refusal(targets: dict[str, RefusingTarget], target: str, error: MessageError, place: int) -> None:
+    """Keep what the refusal `error` of the reply at `place` says for later requests."""
+    if error.name not in {OPAQUE, RATE}:
+        return
+    found = targets[target] = targets.pop(target, RefusingTarget())
+    if error.name == RATE:
+        found.not_before = not_before(error)
+    else:
+        found.state_before, found.state_from = found.state_from, place
+    while len(targets) > MOST:
+        del targets[next(iter(targets))]
+
+
+def not_before(error: MessageError) -> int:
+    """Return the time from which asking again makes sense, 0 if the error tells none."""
+    try:
+        data = json_value(error.data or "{}")
+    except ValueError:  # of another program
+        return 0
+    time = cast("dict[str, Any]", data).get(NOT_BEFORE) if isinstance(data, dict) else None
+    return time if isinstance(time, int) else 0

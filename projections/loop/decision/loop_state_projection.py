@@ -16,8 +16,8 @@ from projections.loop.decision.loop_state import (
     StepUsage,
     TrailEntry,
     UndoableChange,
+    note_refusal,
 )
-from projections.loop.decision.refusing_targets import note_refusal
 from projections.loop.task_calls import TASK
 from projections.replay.canonical import pack, unpack
 from projections.replay.projection import apply_each

@@ -8,16 +8,15 @@ whose turn has begun.  Pure.
 from __future__ import annotations
 
 import re
-from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from eventlog.values import Media, MessageError
 from projections.conversation.parts import FilePart, ToolPart
 from projections.requests.anthropic import anthropic_request
-from projections.requests.files import FileData, data_of
+from projections.requests.files import data_of, too_much
 from projections.requests.openai import chat_messages
-from projections.tokens.media import image_size
+from projections.requests.servers import ANTHROPIC
 from projections.view.neutral import File
 from projections.view.part_rendering import is_replaced
 from projections.window.compaction.selection import kept_turn
@@ -33,10 +32,6 @@ MOST_REQUESTS = 2
 
 _PATH = re.compile(r"messages(?:\.(\d+)|\[(\d+)\])\.content(?:\.(\d+)|\[(\d+)\])(?:\.content(?:\.(\d+)|\[(\d+)\]))?")
 _KINDS = ("image/", "audio/", "video/", "application/pdf")
-_MOST_BYTES = 5 * 1024 * 1024
-_MOST_IMAGES, _MANY_IMAGES, _MOST_PIXELS = 100, 20, 2_000
-_FIRST = 88_000
-"""Characters of base64 that tell an image's size."""
 
 
 class _Shown(NamedTuple):
@@ -131,21 +126,5 @@ def _unruly(now: Situation, shown: list[_Shown]) -> list[_Shown]:
     if model is None or ("claude" not in model.name and model.provider != "anthropic"):
         return []
     images = [one for one in shown if one.media.mime.startswith("image/")]
-    found = [one for one in images if len(_data(now, one).base64) > _MOST_BYTES]
-    rest = [one for one in images if one not in found]
-    if len(rest) > _MANY_IMAGES:
-        found += [one for one in rest if _edge(_data(now, one)) > _MOST_PIXELS]
-        rest = [one for one in rest if one not in found]
-    return found + rest[: max(0, len(rest) - _MOST_IMAGES)]
-
-
-def _data(now: Situation, one: _Shown) -> FileData:
-    return data_of(File(one.media.mime, now.measure.text(one.url))) or FileData(one.media.mime, "")
-
-
-def _edge(data: FileData) -> int:
-    """The longer edge of an image in pixels, 0 if it is not told."""
-    try:
-        return max(image_size(b64decode(data.base64[:_FIRST])) or (0,))
-    except ValueError:
-        return 0
+    data = [data_of(File(one.media.mime, now.measure.text(one.url))) for one in images]
+    return [images[place] for place in too_much(data, ANTHROPIC)]

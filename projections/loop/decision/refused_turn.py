@@ -14,7 +14,7 @@ from eventlog.streams.refusals import OPAQUE, RATE
 from projections.conversation.parts import OpaquePart, ReasoningPart, TextPart, ToolPart
 from projections.loop.decision.exchange import turn_answers
 from projections.loop.decision.full_window import BY_HAND
-from projections.loop.decision.refusing_targets import not_before, refusing
+from projections.loop.decision.loop_state import not_before, refusing
 from projections.loop.decision.steps import Blocked
 
 if TYPE_CHECKING:

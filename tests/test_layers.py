@@ -59,7 +59,7 @@ LAYERS: dict[str, str] = {
     "eventlog.records": "json_value state_questions | index read unseen | told | forget | feed",
     "projections.view": """
         cleared_arguments neutral options | constraints messages opening_words selection targets | part_rendering token_count | carryover_text system_prompt offer
-        | message_rendering digest | assembly explain | followed_view | followed_views | kept_view | model_view
+        | message_rendering digest | assembly explain | followed_view | kept_view | model_view
     """,
     "projections.live": "form | patches | growing | open_messages | page_changes | live_session | aio | answer | protocols",
     "projections.loop.context": """

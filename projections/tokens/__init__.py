@@ -6,7 +6,7 @@ counted.
 
 from __future__ import annotations
 
-from projections.tokens.cache import BodyCounter, CountCache, LogCountCache, MemoryCountCache
+from projections.tokens.cache import CountCache
 from projections.tokens.calibration import Calibration, ModelCalibration
 from projections.tokens.counter import CharsCounter, Counter, TokenCounter, counter_named, frame_tokens
 from projections.tokens.encodings import encoding_for
@@ -14,13 +14,10 @@ from projections.tokens.media import image_size, image_tokens, media_tokens
 from projections.tokens.streaming import StreamEstimate, utf8_length
 
 __all__ = [
-    "BodyCounter",
     "Calibration",
     "CharsCounter",
     "CountCache",
     "Counter",
-    "LogCountCache",
-    "MemoryCountCache",
     "ModelCalibration",
     "StreamEstimate",
     "TokenCounter",

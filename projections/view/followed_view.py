@@ -1,4 +1,4 @@
-"""A session's view that follows its events: one state, rendered by its options.
+"""Views of a session that follow its events: one for all targets, and one for some alone.
 
 The view leaves checkpoints behind: after a compaction, and after many replayed events. So a fresh
 process reads the messages of the view and few events, in each program. A read-only store and an
@@ -21,17 +21,26 @@ from projections.view.messages import Messages
 from projections.view.offer import Offer, OfferReader
 from projections.view.options import RenderOptions
 from projections.view.system_prompt import SystemPrompt
-from projections.view.targets import addressed, note_own_target, projection_of, target_named
+from projections.view.targets import (
+    addressed,
+    note_own_target,
+    noted_own_target,
+    own_target,
+    projection_of,
+    target_named,
+)
 
 if TYPE_CHECKING:
     from eventlog.session.host import Host
     from eventlog.session.reader import SessionReader
     from projections.view.token_count import ViewCounter
 
-__all__ = ["REPLAYED", "Counting", "FollowedView", "Shown"]
+__all__ = ["REPLAYED", "Counting", "FollowedView", "Shown", "TargetViews"]
 
 REPLAYED = 2_000
 """Replayed events after which a reader leaves a checkpoint."""
+_MOST = 4
+"""Views that are followed: those looked at last."""
 _PER_MESSAGE = 50
 """Followed events per message of the view after which a reader leaves a checkpoint."""
 _RENDERINGS = 4
@@ -213,3 +222,38 @@ class Counting:
 
             self._counter = counter_of(self._id, self._host.log, self._options.model)
         return self._counter
+
+
+class TargetViews:
+    """Gives the view that options show, up to date.  For one thread."""
+
+    def __init__(self, reader: SessionReader, host: Host) -> None:
+        self._host = host
+        self._views: dict[str | None, FollowedView] = {}
+        """By the target that has the state of its own, the least recently used first."""
+        self.newest: FollowedView = self._follow(noted_own_target(host.log, reader), reader)
+        """The view that was given last."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes are in memory."""
+        return sum([view.size for view in self._views.values()])
+
+    def of(self, reader: SessionReader, options: RenderOptions) -> FollowedView:
+        """Return the view of these options, with all events of the session in it."""
+        view = self.newest
+        view.advance(reader)
+        while (own := own_target(view.state, options)) != view.own:
+            if own in self._views:
+                view = self._views[own] = self._views.pop(own)
+                view.advance(reader)
+            else:
+                view = self._follow(own, reader)
+            self.newest = view
+            while len(self._views) > _MOST:
+                del self._views[next(iter(self._views))]
+        return view
+
+    def _follow(self, own: str | None, reader: SessionReader) -> FollowedView:
+        view = self._views[own] = FollowedView(reader, self._host, own)
+        return view

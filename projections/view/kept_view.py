@@ -11,8 +11,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
 from eventlog.session.session import Session
-from projections.view.followed_view import FollowedView, Shown
-from projections.view.followed_views import TargetViews
+from projections.view.followed_view import FollowedView, Shown, TargetViews
 from projections.view.options import DEFAULT
 
 if TYPE_CHECKING:

@@ -20,12 +20,11 @@ from projections.conversation.state import Conversation
 from projections.view.assembly import Assembly
 from projections.view.digest import RENDERER, RunningDigest
 from projections.view.explain import Explanation, explain
-from projections.view.followed_view import Counting
-from projections.view.followed_views import TargetViews
+from projections.view.followed_view import Counting, Shown, TargetViews
 from projections.view.kept_view import kept_view
 from projections.view.messages import Messages
 from projections.view.offer import NOTHING_OFFERED, Offer, offer_of
-from projections.view.options import RenderOptions
+from projections.view.options import DEFAULT, RenderOptions
 from projections.view.options import preset as preset_named
 from projections.view.system_prompt import SystemHook, hooked, system_segments
 from projections.view.targets import ModelViewProjection, addressed, state_for, target_named
@@ -132,18 +131,7 @@ class ModelView:
         differs = hook is not None or excluding is not None
         if at is None:
             shown = kept_view(session).shown(session.reader, chosen, excluding)
-            return cls(
-                session,
-                shown.version,
-                chosen,
-                shown.messages,
-                system=hooked(shown.system, hook),
-                offer=shown.offer,
-                counting=shown.counting,
-                target=shown.target,
-                boundary=shown.boundary,
-                differs=differs,
-            )
+            return _view_of(session, shown, chosen, hook, differs=differs)
         with session.reader.at_once():
             state, version = state_for(session, at, chosen)
         resolve = session.reader.text
@@ -198,21 +186,13 @@ class ModelView:
 class LiveView:
     """Follows a session: each new event costs O(1), each view a small tail.  For one thread.
 
-    Without `options` the `preset` of this name holds. `hook` changes the system prompt.
+    `options` are those of the preset `default` unless others are given.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        options: RenderOptions | None = None,
-        *,
-        preset: str = "default",
-        hook: SystemHook | None = None,
-    ) -> None:
-        _require_session(session, options, hook)
+    def __init__(self, session: Session, options: RenderOptions | None = None) -> None:
+        _require_session(session, options, None)
         self._session = session
-        self._options = preset_named(preset) if options is None else options
-        self._hook = hook
+        self._options = DEFAULT if options is None else options
         self._views = TargetViews(session.reader, session.store.host)
         self._followed = self._views.of(session.reader, self._options)
 
@@ -262,22 +242,29 @@ class LiveView:
         if message is not None:
             require(str, message, "the message that is left out is named by its id, a str")
         shown = self._followed.shown(self._options, message, max_steps)
-        return ModelView(
-            self._session,
-            shown.version,
-            self._options if max_steps is None else replace(self._options, max_steps=max_steps),
-            shown.messages,
-            system=hooked(shown.system, self._hook),
-            offer=shown.offer,
-            counting=shown.counting,
-            target=shown.target,
-            boundary=shown.boundary,
-            differs=message is not None or self._hook is not None,
-        )
+        options = self._options if max_steps is None else replace(self._options, max_steps=max_steps)
+        return _view_of(self._session, shown, options, differs=message is not None)
 
     def save(self) -> None:
         """Store a checkpoint; the caller must be allowed to write."""
         self._followed.save()
+
+
+def _view_of(
+    session: Session, shown: Shown, options: RenderOptions, hook: SystemHook | None = None, *, differs: bool
+) -> ModelView:
+    return ModelView(
+        session,
+        shown.version,
+        options,
+        shown.messages,
+        system=hooked(shown.system, hook),
+        offer=shown.offer,
+        counting=shown.counting,
+        target=shown.target,
+        boundary=shown.boundary,
+        differs=differs,
+    )
 
 
 def models_of(session: Session) -> list[Model]:

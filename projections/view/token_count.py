@@ -21,11 +21,8 @@ from eventlog.codec.large_texts import INLINE
 from eventlog.log.contract import Log
 from eventlog.values import Body, Content, Model
 from projections.tokens import (
-    BodyCounter,
     CountCache,
     Counter,
-    LogCountCache,
-    MemoryCountCache,
     TokenCounter,
     frame_tokens,
     media_tokens,
@@ -53,7 +50,7 @@ class ViewCounter:
     def __init__(self, counter: Counter, model: str = "", cache: CountCache | None = None) -> None:
         """`model` decides what images cost; `cache` has the counts of large texts."""
         self._counter = counter
-        self._bodies = BodyCounter(counter, cache or MemoryCountCache())
+        self._cache = cache or CountCache()
         self._model = model
         self._messages = Messages([])
         """The messages of the request counted last."""
@@ -118,12 +115,12 @@ class ViewCounter:
         digest = sha256()
         for begin in range(0, len(text), _PIECE):
             digest.update(text[begin : begin + _PIECE].encode("utf-8", "surrogatepass"))
-        return self._bodies.count(digest.digest(), lambda: text)
+        return self._cache.counted(self._counter, digest.digest(), lambda: text)
 
     def content(self, content: Content, resolve: Callable[[Content], str]) -> int:
         """Return the tokens of a content; `resolve` loads a body whose count is not cached."""
         if isinstance(content, Body):
-            return self._bodies.count(content.digest, lambda: resolve(content))
+            return self._cache.counted(self._counter, content.digest, lambda: resolve(content))
         return self.text(content)
 
     def file(self, mime: str, url: str) -> int:
@@ -163,7 +160,7 @@ class ViewCounter:
 def counter_of(session: str, log: Log, model: Model | None) -> ViewCounter:
     """Return a counter for a model; the log keeps the counts of a session's large texts."""
     name = "" if model is None else model.name
-    return ViewCounter(TokenCounter.for_model(name), name, LogCountCache(log.of(session)))
+    return ViewCounter(TokenCounter.for_model(name), name, CountCache(log.of(session)))
 
 
 def wire_messages(message: NeutralMessage) -> int:

@@ -16,14 +16,13 @@ from eventlog.session.session import Session
 from eventlog.validation import require, require_limits, require_or_none
 from eventlog.values import Content, Limits, Model, Truncation, target_of
 from projections.loop.context.model_request import ModelRequest
-from projections.loop.decision.loop_state import LoopState
+from projections.loop.decision.loop_state import LoopState, refusing
 from projections.loop.decision.loop_state_projection import LoopStateProjection
-from projections.loop.decision.refusing_targets import refusing
 from projections.loop.decision.situation import Situation
 from projections.loop.decision.steps import CallModel, Prune
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower
-from projections.tokens import CharsCounter, LogCountCache, counter_named, encoding_for
+from projections.tokens import CharsCounter, CountCache, counter_named, encoding_for
 from projections.view.digest import digest_of
 from projections.view.model_view import LiveView
 from projections.view.options import RenderOptions, preset
@@ -109,7 +108,7 @@ class WindowState:
         self._given_options = options
         self._tools: Content | None = None
         self._offers_recall = False
-        self._cache = LogCountCache(session.store.log.of(session.id))
+        self._cache = CountCache(session.store.log.of(session.id))
         self._loop = Follower(LoopStateProjection(), session.reader, Checkpoints(session.store.log))
         self._live = LiveView(session)
         self.catch_up()

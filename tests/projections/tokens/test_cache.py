@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from eventlog.log.memory import MemoryLog
-from projections.tokens import BodyCounter, CharsCounter, LogCountCache, MemoryCountCache
+from projections.tokens import CharsCounter, CountCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,9 +65,8 @@ def test_a_body_is_counted_once_across_restarts(text: str, tokens: int) -> None:
     """A flushed count is found by a new cache over the same log, and the body is not read."""
     log, texts = MemoryLog(), Texts()
     for flushed in (1, 0):
-        cache = LogCountCache(log)
-        bodies = BodyCounter(CharsCounter(), cache)
-        assert [bodies.count(digest(text), lambda: texts.load(text)) for _ in range(3)] == [tokens] * 3
+        cache = CountCache(log)
+        assert [cache.counted(CharsCounter(), digest(text), lambda: texts.load(text)) for _ in range(3)] == [tokens] * 3
         assert cache.flush() == flushed
     assert texts.read == [text]
     assert len(log.scan_derived(b"tokens/")) == 1
@@ -75,7 +74,7 @@ def test_a_body_is_counted_once_across_restarts(text: str, tokens: int) -> None:
 
 def test_counts_of_other_encodings_and_bodies_are_apart() -> None:
     """A count is found under its own encoding and hash only."""
-    for cache in (MemoryCountCache(), LogCountCache(Derived())):
+    for cache in (CountCache(), CountCache(Derived())):
         cache.put("o200k_base", digest("x"), 7)
         assert cache.get("o200k_base", digest("x")) == 7
         assert cache.get("cl100k_base", digest("x")) is None
@@ -86,7 +85,7 @@ def test_counts_of_other_encodings_and_bodies_are_apart() -> None:
 def test_reading_never_writes(read_only: bool, batches: list[int]) -> None:
     """Counting writes nothing; `flush` writes one batch at most, and none to a read-only log."""
     log = Derived(read_only=read_only)
-    cache = LogCountCache(log)
+    cache = CountCache(log)
     for number in range(1000):
         cache.put("o200k_base", digest(str(number)), number)
         assert cache.get("o200k_base", digest(str(number))) == number
@@ -98,20 +97,20 @@ def test_reading_never_writes(read_only: bool, batches: list[int]) -> None:
 def test_a_failed_flush_keeps_its_counts() -> None:
     """If the log cannot write, the caller gets the error and the next flush the counts."""
     log = Derived()
-    cache = LogCountCache(log)
+    cache = CountCache(log)
     cache.put("o200k_base", digest("x"), 7)
     log.fails = True
     with pytest.raises(OSError, match="no space"):
         cache.flush()
     log.fails = False
     assert cache.flush() == 1
-    assert LogCountCache(log).get("o200k_base", digest("x")) == 7
+    assert CountCache(log).get("o200k_base", digest("x")) == 7
 
 
 def test_a_damaged_count_is_counted_again() -> None:
     """A stored count with a flipped bit, cut short, or under another key is a miss."""
     log = Derived()
-    cache = LogCountCache(log)
+    cache = CountCache(log)
     cache.put("o200k_base", digest("x"), 7)
     cache.flush()
     ((key, good),) = log.values.items()
@@ -119,26 +118,30 @@ def test_a_damaged_count_is_counted_again() -> None:
         bad = bytearray(good)
         bad[bit // 8] ^= 1 << bit % 8
         log.values[key] = bytes(bad)
-        assert LogCountCache(log).get("o200k_base", digest("x")) is None
+        assert CountCache(log).get("o200k_base", digest("x")) is None
     log.values[key] = good[:5]
-    assert LogCountCache(log).get("o200k_base", digest("x")) is None
+    assert CountCache(log).get("o200k_base", digest("x")) is None
     log.values[key.replace(digest("x"), digest("y"))] = good
-    assert LogCountCache(log).get("o200k_base", digest("y")) is None
+    assert CountCache(log).get("o200k_base", digest("y")) is None
 
 
-def test_waiting_counts_are_bounded_and_found_when_memory_forgot_them() -> None:
+@pytest.mark.parametrize(("bound", "flushed"), [("PENDING", 2), ("CAPACITY", 3)])
+def test_waiting_counts_are_bounded_and_found_when_memory_forgot_them(
+    monkeypatch: pytest.MonkeyPatch, bound: str, flushed: int
+) -> None:
     """Counts beyond the bound are returned, not written; those that wait outlive memory."""
-    cache, small = LogCountCache(Derived(), pending=2), LogCountCache(Derived(), capacity=1)
-    for counts in (cache, small):
-        for number in range(3):
-            counts.put("o200k_base", digest(str(number)), number)
-        assert [counts.get("o200k_base", digest(str(number))) for number in range(3)] == [0, 1, 2]
-    assert cache.flush() == 2
+    monkeypatch.setattr(f"projections.tokens.cache.{bound}", 2)
+    counts = CountCache(Derived())
+    for number in range(3):
+        counts.put("o200k_base", digest(str(number)), number)
+    assert [counts.get("o200k_base", digest(str(number))) for number in range(3)] == [0, 1, 2]
+    assert counts.flush() == flushed
 
 
-def test_memory_drops_what_was_used_longest_ago() -> None:
+def test_memory_drops_what_was_used_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full memory cache evicts the least recently used count."""
-    cache = MemoryCountCache(capacity=2)
+    monkeypatch.setattr("projections.tokens.cache.CAPACITY", 2)
+    cache = CountCache()
     cache.put("o200k_base", b"a", 1)
     cache.put("o200k_base", b"b", 2)
     assert cache.get("o200k_base", b"a") == 1
@@ -152,7 +155,7 @@ def test_an_unreadable_body_is_not_counted_as_empty() -> None:
     def unreadable() -> str:
         raise OSError(5, "input/output error")
 
-    cache = MemoryCountCache()
+    cache = CountCache()
     with pytest.raises(OSError, match="input/output"):
-        BodyCounter(CharsCounter(), cache).count(digest("x"), unreadable)
+        cache.counted(CharsCounter(), digest("x"), unreadable)
     assert cache.get("chars/4", digest("x")) is None

@@ -21,12 +21,11 @@ from projections.window.compaction.summarizer import Summarizer
 from projections.window.policy.hooks import Hooks
 
 if TYPE_CHECKING:
-    from eventlog.session.reply import Reply
     from eventlog.session.session import Session
     from projections.loop.decision.situation import Situation
     from projections.loop.decision.steps import Compact
 
-__all__ = ["CompactionResult", "CompactionRun"]
+__all__ = ["CompactionResult", "run_compaction"]
 
 
 class CompactionResult(msgspec.Struct, frozen=True):
@@ -49,90 +48,72 @@ class CompactionResult(msgspec.Struct, frozen=True):
         return not self.reason
 
 
-class CompactionRun:
-    """One run."""
+def run_compaction(
+    session: Session,
+    now: Situation,
+    version: int,
+    step: Compact,
+    *,
+    summarizer: Summarizer,
+    hooks: Hooks,
+    model: Model | None,
+) -> CompactionResult:
+    """Carry out the compaction that `step` names; a failure is recorded as one.
 
-    def __init__(
-        self,
-        session: Session,
-        situation: Situation,
-        version: int,
-        *,
-        summarizer: Summarizer,
-        hooks: Hooks,
-        model: Model | None,
-    ) -> None:
-        """`situation` is that right after `version`."""
-        self._session = session
-        self._now = situation
-        self._version = version
-        self._summarizer = summarizer
-        self._hooks = hooks
-        self._model = model
-        self._before = 0
-        """Tokens of the next request before it."""
-
-    def run(self, step: Compact) -> CompactionResult:
-        """Carry out the compaction that `step` names; a failure is recorded as one.
-
-        What the summariser raises is a failed compaction, and what interrupts the program (not an
-        `Exception`) an aborted one, raised again. Errors of the store are raised as they are.
-        """
-        now, asked = self._now, self._now.summarisable.messages[step.message]
-        self._before = now.request()
-        selection = now.selection(step.message)
-        if selection is None:
-            self._session.context.fail_compaction(step.part, NOTHING)
-            return CompactionResult(step.part, NOTHING, tokens_before=self._before)
-        run = SummaryRun(
-            self._session,
-            now,
-            self._version,
-            selection,
-            marker=step.message,
-            summarizer=self._summarizer,
-            hooks=self._hooks,
-            model=self._model,
-            since=asked.version,
-        )
-        self._session.context.start_compaction(
-            step.part,
-            through=selection.through,
-            tail=selection.tail,
-            kept=selection.kept,
-            tokens_before=self._before,
-            model=self._model,
-            prompt_digest=run.prompt_digest,
-        )
-        with self._session.assistant(
-            self._model,
-            reply_to=step.message,
-            agent="compaction",
-            mode="compaction",
-            summary=True,
-            view=self._version,
-        ) as reply:
-            try:
-                text = run.write(reply)
-                after = tokens_after(now, step, selection, text)
-                judge(text, after, now.largest)
-            except SummaryFailure as failed:
-                reply.abort(failed.error)
-                self._session.context.fail_compaction(step.part, str(failed), summary=reply.id)
-                return self._result(step, reply, run, len(selection.head), reason=str(failed))
-            except BaseException as error:
-                with giving_way_to(error, "compaction"):
-                    reply.abort(MessageError("aborted"))
-                    self._session.context.fail_compaction(step.part, "aborted", summary=reply.id)
-                raise
-            reply.finish("stop")
-        bodies: dict[bytes, bytes] = {}
-        then = continuation_events(self._session, now, step, selection, bodies, like=asked, hooks=self._hooks)
-        completed = ev.CompactionCompleted(step.part, reply.id, after)
-        self._session.executor.command([completed, *then], bodies)  # the window leaves the checkpoint
-        return self._result(step, reply, run, len(selection.head), after=after)
-
-    def _result(
-        self, step: Compact, reply: Reply, run: SummaryRun, covered: int, *, reason: str = "", after: int = 0
-    ) -> CompactionResult:
-        return CompactionResult(step.part, reason, reply.id, covered, run.requests, self._before, after)
+    `now` is the situation right after `version`. What the summariser raises is a failed compaction,
+    and what interrupts the program (not an `Exception`) an aborted one, raised again. Errors of the
+    store are raised as they are.
+    """
+    asked = now.summarisable.messages[step.message]
+    before = now.request()
+    selection = now.selection(step.message)
+    if selection is None:
+        session.context.fail_compaction(step.part, NOTHING)
+        return CompactionResult(step.part, NOTHING, tokens_before=before)
+    run = SummaryRun(
+        session,
+        now,
+        version,
+        selection,
+        marker=step.message,
+        summarizer=summarizer,
+        hooks=hooks,
+        model=model,
+        since=asked.version,
+    )
+    session.context.start_compaction(
+        step.part,
+        through=selection.through,
+        tail=selection.tail,
+        kept=selection.kept,
+        tokens_before=before,
+        model=model,
+        prompt_digest=run.prompt_digest,
+    )
+    with session.assistant(
+        model,
+        reply_to=step.message,
+        agent="compaction",
+        mode="compaction",
+        summary=True,
+        view=version,
+    ) as reply:
+        try:
+            text = run.write(reply)
+            after = tokens_after(now, step, selection, text)
+            judge(text, after, now.largest)
+        except SummaryFailure as failed:
+            reply.abort(failed.error)
+            session.context.fail_compaction(step.part, str(failed), summary=reply.id)
+            return CompactionResult(step.part, str(failed), reply.id, len(selection.head), run.requests, before)
+        except BaseException as error:
+            with giving_way_to(error, "compaction"):
+                reply.abort(MessageError("aborted"))
+                session.context.fail_compaction(step.part, "aborted", summary=reply.id)
+            raise
+        reply.finish("stop")
+    bodies: dict[bytes, bytes] = {}
+    then = continuation_events(session, now, step, selection, bodies, like=asked, hooks=hooks)
+    completed = ev.CompactionCompleted(step.part, reply.id, after)
+    session.executor.command([completed, *then], bodies)  # the window leaves the checkpoint
+    return CompactionResult(step.part, "", reply.id, len(selection.head), run.requests, before, after)

@@ -22,12 +22,18 @@ from eventlog.values import MessageError, Model, Usage
 from projections.view.digest import digest_of
 from projections.view.neutral import NeutralMessage
 from projections.view.neutral import Text as Said
-from projections.window.compaction.foreign_headings import foreign_sections
 from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.record import SUMMARY_FORM, SUMMARY_RENDERER, Begun, SummaryRecord, without
 from projections.window.compaction.request import SummaryJob, SummaryRequest
 from projections.window.compaction.summarizer import HOME, Summarizer, ToolCalled, pieces
-from projections.window.compaction.template import ASKED_AGAIN, TEMPLATE, left_out, missing_sections, sections_of
+from projections.window.compaction.template import (
+    ASKED_AGAIN,
+    TEMPLATE,
+    foreign_sections,
+    left_out,
+    missing_sections,
+    sections_of,
+)
 from projections.window.policy.hooks import Hooks
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from eventlog.session.inputs import model_of
 from eventlog.validation import require, require_call, require_function, require_or_none
 from eventlog.values import Limits, Model
 from projections.loop.context.background_summary import in_background
-from projections.loop.context.compaction_run import CompactionResult, CompactionRun
+from projections.loop.context.compaction_run import CompactionResult, run_compaction
 from projections.loop.context.offered_tools import OfferedTools
 from projections.loop.context.open_reply import RunningCall, fail, open_reply, require_no_reply, start_call, succeed
 from projections.loop.context.refused_request import close_open_reply
@@ -388,10 +388,9 @@ class ContextWindow:
         state.catch_up()
         like = state.conversation.messages[step.message]
         now, model = state.situation(), self._summary_model or like.model or state.model
-        run = CompactionRun(
-            self.session, now, state.version, summarizer=self._summarizer, hooks=state.hooks, model=model
+        result = run_compaction(
+            self.session, now, state.version, step, summarizer=self._summarizer, hooks=state.hooks, model=model
         )
-        result = run.run(step)
         state.catch_up()
         if result.completed:
             state.evict_sizes()

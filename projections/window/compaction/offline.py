@@ -18,9 +18,8 @@ from eventlog.validation import require
 from projections.conversation.file_access import access_of, paths_of
 from projections.view.neutral import Call, NeutralMessage, Result, Text
 from projections.view.part_rendering import CLEARED
-from projections.window.compaction.foreign_headings import foreign_sections
 from projections.window.compaction.request import GOES_ON, SummaryRequest
-from projections.window.compaction.template import NONE, SECTIONS, sections_of
+from projections.window.compaction.template import NONE, SECTIONS, foreign_sections, sections_of
 
 __all__ = ["ROOM", "summarize_offline"]
 

@@ -77,8 +77,6 @@ class SummaryRequest(msgspec.Struct, frozen=True):
     facts: SummaryFacts = SummaryFacts()
     tokens: int = 0
     """Tokens of all of it, as counted."""
-    max_input: int | None = None
-    """Tokens that the model takes; None: unlimited or unknown."""
     upto: int = 0
     """How many units of the job are summarised once this request is answered."""
     last: bool = True
@@ -111,7 +109,6 @@ class SummaryJob:
         todos: tuple[Todo, ...] = (),
         context: Sequence[str] = (),
         prompt: str | None = None,
-        system: str = SYSTEM,
         transform: MessagesTransform | None = None,
     ) -> None:
         """Render the head.
@@ -148,7 +145,6 @@ class SummaryJob:
         self._todos = todos
         self._context = tuple(context)
         self._prompt = prompt
-        self._system = system
 
     @property
     def tokens(self) -> int:
@@ -177,8 +173,7 @@ class SummaryJob:
         """
         limit = self._max_input if max_input is None else max_input
         prompt = self._worded(previous, more)
-        system = (self._system,) if self._system else ()
-        tokens = self._count((NeutralMessage("user", (Text(prompt),)),), system)
+        tokens = self._count((NeutralMessage("user", (Text(prompt),)),), (SYSTEM,))
         chunk: list[NeutralMessage] = []
         taken = after
         end = len(self._units) if upto is None else upto
@@ -195,14 +190,13 @@ class SummaryJob:
             size = tokens + self._sizes[taken] + self._opening(taken)
             raise MessageTooLargeError(self._units[taken][0].source, size, limit or 0)
         return SummaryRequest(
-            system=self._system,
+            system=SYSTEM,
             messages=tuple(chunk),
             prompt=prompt,
             model=self._model,
             previous=previous,
             facts=self._facts(chunk),
             tokens=tokens,
-            max_input=limit,
             upto=taken,
             last=taken == len(self._units),
         )

@@ -16,6 +16,7 @@ __all__ = [
     "SECTIONS",
     "SYSTEM",
     "TEMPLATE",
+    "foreign_sections",
     "left_out",
     "missing_sections",
     "prompt_digest",
@@ -79,6 +80,32 @@ ASKED_AGAIN = (
 _HEADING = re.compile(r"^ {0,3}(#{1,6}[ \t]+|\*\*|__)(.*?)[ \t:#*_]*$", re.MULTILINE)
 _NAMES = {name.casefold(): name for _, name, _ in SECTIONS}
 
+_OURS = {
+    "accomplished": "Done",
+    "active": "In Progress",
+    "all user messages": "Constraints & Preferences",
+    "completed": "Done",
+    "current work": "In Progress",
+    "decisions": "Key Decisions",
+    "discoveries": "Critical Context",
+    "errors and fixes": "Critical Context",
+    "files and code sections": "Relevant Files",
+    "instructions": "Constraints & Preferences",
+    "key technical concepts": "Critical Context",
+    "next move": "Next Steps",
+    "objective": "Goal",
+    "optional next step": "Next Steps",
+    "pending tasks": "Next Steps",
+    "primary request and intent": "Goal",
+    "problem solving": "Critical Context",
+    "relevant files / directories": "Relevant Files",
+    "requirements": "Constraints & Preferences",
+}
+"""Other names of a section, and where it belongs in the template."""
+
+_FOREIGN_MARK = re.compile(r"\s*(?:#{1,6}\s+)?(?:\d{1,2}[.)]\s+)?")
+_FENCE = "```"
+
 
 def summary_prompt(previous: str | None = None, context: Sequence[str] = ()) -> str:
     """The last words of a request for a summary.
@@ -138,3 +165,34 @@ def _name(words: str) -> str | None:
     """The section that a heading names."""
     plain = words.strip("*_` \t:").casefold().replace("&amp;", "&").replace(" and ", " & ")
     return _NAMES.get(plain)
+
+
+def foreign_sections(text: str) -> dict[str, str]:
+    """Return the text below each known heading, under the template's name for it.
+
+    So an imported session that was summarised by another program keeps its goal, its files and its
+    next steps. Text before the first heading, and code, are left out.
+
+    A heading may be numbered, bold, or followed by its text on the same line. Two that belong to
+    one section follow one another.
+    """
+    found: dict[str, list[str]] = {}
+    body: list[str] | None = None
+    fenced = False
+    for line in text.splitlines():
+        if line.lstrip().startswith(_FENCE):
+            fenced = not fenced
+        elif not fenced:
+            name, rest = _foreign_section(line)
+            if name:
+                body = found.setdefault(name, [])
+            if body is not None:
+                body.append(rest)
+    return {name: "\n".join(lines).strip() for name, lines in found.items()}
+
+
+def _foreign_section(line: str) -> tuple[str, str]:
+    """The section that a line begins, "" if it begins none, and what else it says."""
+    words, _, rest = _FOREIGN_MARK.sub("", line, count=1).partition(":")
+    name = _OURS.get(words.strip("* ").casefold(), "")
+    return (name, rest.strip("* ")) if name else ("", line)

@@ -47,9 +47,6 @@ class Preview(NamedTuple):
     head: str
     marker: str
     tail: str
-    missing_lines: int
-    """Lines that are left out, in whole or in part."""
-    missing_bytes: int
 
     @property
     def preview(self) -> str:
@@ -106,7 +103,7 @@ def shorten(text: str, limits: Bounds, policy: TruncationPolicy, *, part: str | 
     last = lines - count_lines(tail) + begun
     missing = Bounds(last - first + 1, end - start)
     marker = _marker(name, Bounds(lines, size), (first, last), (start, end), missing)
-    return Preview(head, marker, tail, missing.lines, missing.size)
+    return Preview(head, marker, tail)
 
 
 def count_lines(text: str) -> int:

@@ -66,10 +66,8 @@ def test_marker_tells_exactly_what_is_missing(text: str, policy: TruncationPolic
     assert (lines, size) == (found.lines, found.size)
     omitted = utf8(text)[start:end]
     assert utf8(made.head) + omitted + utf8(made.tail) == utf8(text)
-    assert missing_bytes == len(omitted) == made.missing_bytes > 0
-    assert (
-        missing_lines == last - first + 1 == count_lines(omitted.decode("utf-8", "surrogatepass")) == made.missing_lines
-    )
+    assert missing_bytes == len(omitted) > 0
+    assert missing_lines == last - first + 1 == count_lines(omitted.decode("utf-8", "surrogatepass"))
     assert made.head.count("\n") == first - 1
     assert utf8(text)[:end].count(b"\n") - omitted.endswith(b"\n") == last - 1
 

@@ -13,13 +13,19 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamEstimate", "utf8_length"]
 
+CHUNK = 1 << 20
+"""Characters encoded at a time, so that a large text is not held twice."""
+
 
 def utf8_length(text: str) -> int:
     """Return the text's UTF-8 bytes, three for each lone surrogate.
 
     The sum over the pieces of a text is that of the whole.
     """
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    if text.isascii():
+        return len(text)
+    pieces = (text[at : at + CHUNK] for at in range(0, len(text), CHUNK))
+    return sum(len(piece.encode("utf-8", "surrogatepass")) for piece in pieces)
 
 
 class StreamEstimate:

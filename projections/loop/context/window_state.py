@@ -178,12 +178,13 @@ class WindowState:
             options, model=settings.model, state_from=state_from, target=target
         )
         self._live.render_with(self.options)
-        self._counter = counter_named(self.policy.counter or encoding_for(self._named_model))
+        self.counter: Counter = counter_named(self.policy.counter or encoding_for(self._named_model))
+        """The counter of texts, before calibration."""
         self._views = self.new_counter()
         known = None if settings.model is None else self._session.store.host.models.get(settings.model)
         self._prices = None if known is None or not known.rates else prices_of(known.rates[0])
         self._sizes: Sizes = sizes_named(
-            self._counter.name, self._live.state, self.options, self._session.text, cache=self._cache
+            self.counter.name, self._live.state, self.options, self._session.text, cache=self._cache
         )
 
     # -- state ---------------------------------------------------------------------------------
@@ -253,14 +254,9 @@ class WindowState:
             return self.model.name
         return next((message.model for message in reversed(self.loop.pending) if not message.summary), "")
 
-    @property
-    def counter(self) -> Counter:
-        """The counter of texts, before calibration."""
-        return self._counter
-
     def new_counter(self) -> ViewCounter:
         """Return an uncalibrated counter that shares the cached counts of large texts."""
-        return ViewCounter(self._counter, self._named_model, self._cache)
+        return ViewCounter(self.counter, self._named_model, self._cache)
 
     def calibrated(self, counted: int) -> int:
         """Return the tokens that the provider is expected to report for `counted` tokens.
@@ -284,11 +280,6 @@ class WindowState:
         """Tokens of a request with the view as it is, calibrated."""
         view = self.view(self._filled_message)
         return self.calibrated(self._views.count(view.messages, view.system, view.tools, view.format))
-
-    @property
-    def sizes(self) -> Sizes:
-        """Sizes of messages and tool results, for planners."""
-        return self._sizes
 
     def truncation(self, output: str, part: str) -> Truncation | None:
         """How the view shows the output of a call; None if it shows all of it."""

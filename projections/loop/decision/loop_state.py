@@ -31,8 +31,8 @@ __all__ = [
     "StepUsage",
     "TrailEntry",
     "UndoableChange",
-    "not_before",
     "note_refusal",
+    "number_in",
     "refusing",
 ]
 
@@ -266,18 +266,18 @@ def note_refusal(targets: dict[str, RefusingTarget], target: str, error: Message
         return
     found = targets[target] = targets.pop(target, RefusingTarget())
     if error.name == RATE:
-        found.not_before = not_before(error)
+        found.not_before = number_in(error, NOT_BEFORE) or 0
     else:
         found.state_before, found.state_from = found.state_from, place
     while len(targets) > MOST:
         del targets[next(iter(targets))]
 
 
-def not_before(error: MessageError) -> int:
-    """Return the time from which asking again makes sense, 0 if the error tells none."""
+def number_in(error: MessageError, name: str) -> int | None:
+    """Return the number of this name in the data of an error; None without one."""
     try:
         data = json_value(error.data or "{}")
     except ValueError:  # of another program
-        return 0
-    time = cast("dict[str, Any]", data).get(NOT_BEFORE) if isinstance(data, dict) else None
-    return time if isinstance(time, int) else 0
+        return None
+    found = cast("dict[str, Any]", data).get(name) if isinstance(data, dict) else None
+    return found if isinstance(found, int) else None

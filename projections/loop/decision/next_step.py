@@ -19,7 +19,7 @@ from eventlog.streams.refusals import MEDIA
 from projections.conversation.parts import Message, SubtaskPart, ToolPart
 from projections.loop.decision.exchange import answers, newest_question, open_answer, queued_message, turn_answers
 from projections.loop.decision.full_window import blocked, may_help, what_helps
-from projections.loop.decision.loop_state import LatestAnswer
+from projections.loop.decision.loop_state import LatestAnswer, number_in
 from projections.loop.decision.refused_media import media_of_question, media_to_replace
 from projections.loop.decision.refused_turn import asks_without_state, helps_after, too_early
 from projections.loop.decision.situation import Situation
@@ -38,7 +38,6 @@ from projections.loop.decision.steps import (
     Step,
     Stop,
     Wait,
-    status_in,
 )
 from projections.loop.task_calls import is_task
 from projections.window.policy.limits import is_over
@@ -307,7 +306,7 @@ class _Turn:
             if last.is_refused:
                 helps = what_helps(self._now)
             else:
-                helps = helps_after(last.error, question, status_in(last.error))
+                helps = helps_after(last.error, question, number_in(last.error, "status"))
             return _Found(Stop("aborted" if last.error.name == "aborted" else "failed", last.error, helps))
         return _Found(Stop("nothing-asked" if self._asked is None else "finished"))
 

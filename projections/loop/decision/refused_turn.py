@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from eventlog.session.failure import NOT_BEFORE
 from eventlog.streams.refusals import OPAQUE, RATE
 from projections.conversation.parts import OpaquePart, ReasoningPart, TextPart, ToolPart
 from projections.loop.decision.exchange import turn_answers
 from projections.loop.decision.full_window import BY_HAND
-from projections.loop.decision.loop_state import not_before, refusing
+from projections.loop.decision.loop_state import number_in, refusing
 from projections.loop.decision.steps import Blocked
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def helps_after(error: MessageError, question: str, status: int | None) -> str:
     """
     if error.name == RATE:
         smaller = f"; if the request is over all that a minute allows, {BY_HAND}" if status == TOO_LARGE else ""
-        return f"after {_told(not_before(error))}, or with another model, {RETRY}{smaller}"
+        return f"after {_told(number_in(error, NOT_BEFORE) or 0)}, or with another model, {RETRY}{smaller}"
     if error.name in _REQUEST and (error.name != "api" or status in _REFUSED):
         out = f"take the question out, `session.rollback(before={question!r})`, and ask in another way"
         return f"{out}, or take another model; then {RETRY}" if error.name != "content-filter" else f"{out}; {RETRY}"

@@ -5,14 +5,14 @@ A step that ends the loop is false, so that a loop is `while step := …`.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, cast, final
+from typing import Literal, TypeAlias, final
 
 import msgspec
 
 from eventlog.errors import BlockedError, WindowTooSmallError
 from eventlog.session.answering import AskedCall
-from eventlog.validation import json_value
 from eventlog.values import Json, Media, MessageError, Subtask
+from projections.loop.decision.loop_state import number_in
 from projections.window.prune.case import PrunePlan
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "Step",
     "Stop",
     "Wait",
-    "status_in",
 ]
 
 
@@ -211,18 +210,8 @@ def _told(error: MessageError | None) -> str:
     """The status and the text of an error, as the end of a clause."""
     if error is None or (error.name == "aborted" and not error.message):
         return ""
-    status = status_in(error)
+    status = number_in(error, "status")
     return f" ({error.name}{'' if status is None else f', status {status}'}): {error.message}".removesuffix(": ")
-
-
-def status_in(error: MessageError) -> int | None:
-    """Return the status in what the provider sent, if it has one."""
-    try:
-        found = json_value(error.data or "{}")
-    except ValueError:  # of an earlier program, or another one
-        return None
-    status = cast("dict[str, Any]", found).get("status") if isinstance(found, dict) else None
-    return status if isinstance(status, int) else None
 
 
 Step: TypeAlias = (

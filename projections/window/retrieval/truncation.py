@@ -30,8 +30,6 @@ LEAST_BYTES = 1_024
 """Room for the marker with the longest id and a few words, for any policy and window."""
 LEAST_LINES = 3
 """A line on either side of the marker."""
-CHUNK = 1 << 20
-"""Characters encoded at a time when a long text is measured."""
 
 
 class Bounds(NamedTuple):
@@ -75,7 +73,7 @@ def truncate(text: str, policy: TruncationPolicy, usable: int | None, *, part: s
     if not policy.enabled:
         return None
     limits = bounds(policy, usable)
-    lines, size = count_lines(text), _utf8_length(text)
+    lines, size = count_lines(text), utf8_length(text)
     if lines <= limits.lines and size <= limits.size:
         return None
     made = shorten(text, limits, policy, part=part, lines=lines, size=size)
@@ -95,7 +93,7 @@ def shorten(text: str, limits: Bounds, policy: TruncationPolicy, *, part: str | 
         head, tail = beginning(text, rows, room), ""
     else:
         head, tail = "", _end(text, rows, room)
-    start, end = _utf8_length(head), size - _utf8_length(tail)
+    start, end = utf8_length(head), size - utf8_length(tail)
     first = head.count("\n") + 1
     # The last line of which something is missing: the one that the tail begins in, or the one
     # before.
@@ -181,13 +179,6 @@ def _fitting_end(piece: str, room: int) -> str:
     while start < len(data) and data[start] & 0xC0 == 0x80:
         start += 1
     return data[start:].decode("utf-8", "surrogatepass")
-
-
-def _utf8_length(text: str) -> int:
-    """Bytes of a text, encoded in pieces so that a large one is not held twice."""
-    if text.isascii():
-        return len(text)
-    return sum(utf8_length(text[at : at + CHUNK]) for at in range(0, len(text), CHUNK))
 
 
 def _printable(part: str) -> str:

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from eventlog.aio import AsyncReply, AsyncTurn
-from eventlog.aio.awaiting import left
+from eventlog.aio.awaiting import Twin, left, threaded
 from eventlog.aio.reply import fill_from, heard
 from eventlog.errors.base import giving_way_to
 from eventlog.session.filling import ABORTED, Filled, Filling
@@ -43,43 +43,31 @@ T = TypeVar("T")
 _RUN = "`run` is a coroutine function that is given the sub-session"
 
 
-def _threaded(
-    method: Callable[Concatenate[ContextWindow, P], T],
-) -> Callable[Concatenate[AsyncContextWindow, P], Coroutine[Any, Any, T]]:
-    """Return a method that runs one of the window in a thread."""
-
-    @wraps(method)
-    async def call(window: AsyncContextWindow, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.to_thread(method, window.sync, *args, **kwargs)
-
-    return call
-
-
 def _stoppable(
     method: Callable[Concatenate[ContextWindow, P], T],
-) -> Callable[Concatenate[AsyncContextWindow, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[Twin[ContextWindow], P], Coroutine[Any, Any, T]]:
     """Return a method that runs one in a thread, and asks it to stop once it is cancelled."""
 
     @wraps(method)
-    async def call(window: AsyncContextWindow, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        running = asyncio.ensure_future(asyncio.to_thread(method, window.sync, *args, **kwargs))
+    async def call(twin: Twin[ContextWindow], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        running = asyncio.ensure_future(asyncio.to_thread(method, twin.sync, *args, **kwargs))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             if not running.done():
-                await asyncio.to_thread(window.session.interrupt, "cancelled")
+                await asyncio.to_thread(twin.sync.session.interrupt, "cancelled")
                 await asyncio.wait([running])
             raise
 
     return call
 
 
-class AsyncContextWindow:
+class AsyncContextWindow(Twin[ContextWindow]):
     """Async form of `ContextWindow`: `async with AsyncContextWindow(ContextWindow(session))`."""
 
     def __init__(self, window: ContextWindow) -> None:
         require(ContextWindow, window, "an AsyncContextWindow is that of a ContextWindow")
-        self.sync = window
+        super().__init__(window, window.session.executor)
 
     async def __aenter__(self) -> Self:
         HOME.set(asyncio.get_running_loop())  # also of tasks and threads that begin in the window
@@ -118,19 +106,19 @@ class AsyncContextWindow:
         """Steps that waited for a summary in the background; see `ContextWindow.waits`."""
         return self.sync.waits
 
-    record = _threaded(ContextWindow.record)
-    next_step = _threaded(ContextWindow.next_step)
+    record = threaded(ContextWindow.record)
+    next_step = threaded(ContextWindow.next_step)
     perform = _stoppable(ContextWindow.perform)
-    prune = _threaded(ContextWindow.prune)
+    prune = threaded(ContextWindow.prune)
     compact = _stoppable(ContextWindow.compact)
-    undo = _threaded(ContextWindow.undo)
-    save = _threaded(ContextWindow.save)
-    view = _threaded(ContextWindow.view)
-    begin = _threaded(ContextWindow.begin)
-    start = _threaded(ContextWindow.start)
-    succeed = _threaded(ContextWindow.succeed)
-    fail = _threaded(ContextWindow.fail)
-    finish = _threaded(ContextWindow.finish)
+    undo = threaded(ContextWindow.undo)
+    save = threaded(ContextWindow.save)
+    view = threaded(ContextWindow.view)
+    begin = threaded(ContextWindow.begin)
+    start = threaded(ContextWindow.start)
+    succeed = threaded(ContextWindow.succeed)
+    fail = threaded(ContextWindow.fail)
+    finish = threaded(ContextWindow.finish)
 
     async def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], Awaitable[str]]) -> None:
         """Run one call with a coroutine as its tool; see `ContextWindow.run`.

@@ -13,7 +13,7 @@ from eventlog.streams.refusals import MEDIA, OPAQUE, OVERFLOW, refusal_kind
 from eventlog.validation import require, require_or_none
 from eventlog.values import MessageError
 from projections.loop.context.window_state import WindowState
-from projections.loop.decision.refused_media import media_to_replace
+from projections.loop.decision.refused_turn import media_to_replace
 
 __all__ = ["close_open_reply", "end_reply", "refusal"]
 

@@ -20,8 +20,13 @@ from projections.conversation.parts import Message, SubtaskPart, ToolPart
 from projections.loop.decision.exchange import answers, newest_question, open_answer, queued_message, turn_answers
 from projections.loop.decision.full_window import blocked, may_help, what_helps
 from projections.loop.decision.loop_state import LatestAnswer, number_in
-from projections.loop.decision.refused_media import media_of_question, media_to_replace
-from projections.loop.decision.refused_turn import asks_without_state, helps_after, too_early
+from projections.loop.decision.refused_turn import (
+    asks_without_state,
+    helps_after,
+    media_of_question,
+    media_to_replace,
+    too_early,
+)
 from projections.loop.decision.situation import Situation
 from projections.loop.decision.steps import (
     Ask,

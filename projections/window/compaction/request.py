@@ -21,12 +21,11 @@ from projections.view.neutral import NeutralMessage, NeutralPart, Text
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import Resolver
 from projections.window.compaction.template import SYSTEM, prompt_digest, summary_prompt
-from projections.window.policy.hooks import patch_of
+from projections.window.policy.hooks import MessagesHook, patch_of
 from projections.window.policy.policy import CompactionPolicy
 
 __all__ = [
     "GOES_ON",
-    "MessagesTransform",
     "RequestCounter",
     "SummaryFacts",
     "SummaryJob",
@@ -38,9 +37,6 @@ RequestCounter: TypeAlias = Callable[[Sequence[NeutralMessage], Sequence[str]], 
 """Tokens of a request with these messages and these system segments, by the counter of the
 summary's model.
 """
-
-MessagesTransform: TypeAlias = Callable[[list[NeutralMessage]], Sequence[NeutralMessage]]
-"""A hook that changes what is to be summarised."""
 
 GOES_ON = "(The conversation goes on here.)"
 """First message of a request that would begin with an assistant message.
@@ -109,7 +105,7 @@ class SummaryJob:
         todos: tuple[Todo, ...] = (),
         context: Sequence[str] = (),
         prompt: str | None = None,
-        transform: MessagesTransform | None = None,
+        transform: MessagesHook | None = None,
     ) -> None:
         """Render the head.
 

@@ -35,8 +35,6 @@ from benchmarks.report import (
 )
 from benchmarks.workloads import recorded_sessions
 
-__all__ = ["argument_parser", "main", "measure"]
-
 RECORDED = Path(os.environ.get("EVERDELTA_SHARED") or Path(__file__).resolve().parents[2] / "shared") / "data"
 
 PAPER = 120

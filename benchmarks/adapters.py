@@ -33,8 +33,6 @@ from benchmarks.peers.base import imported
 from benchmarks.peers.rows import Rows, message_rows
 from benchmarks.workloads import Turn, small_turns
 
-__all__ = ["SIDES", "main", "measured"]
-
 _CHILD = "import json, sys; from benchmarks.adapters import measured; print(json.dumps(measured(*sys.argv[1:])))"
 _KEY = {"project_key": "-work", "session_id": "0f4a7c6e-0000-4000-8000-000000000001"}
 Made = tuple[Callable[[Turn, str], object], Callable[[], Any]]

@@ -24,8 +24,6 @@ from benchmarks.measure import disk_bytes, written
 from benchmarks.turn_sides import SIDES
 from benchmarks.workloads import turns
 
-__all__ = ["Alone", "alone", "syncs_between_marks", "tracer"]
-
 WARM_UP = 20
 _ROOT = Path(__file__).resolve().parents[1]
 _MARK = (1 << 20) - 1

@@ -14,8 +14,6 @@ import msgspec
 
 from benchmarks.figures import Missing, Result, Row
 
-__all__ = ["Change", "Run", "compared", "read_run"]
-
 NOTABLE = 1.25
 """Factor from which a figure counts as changed; runs of one program differ by less."""
 

@@ -16,8 +16,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["child", "run_time"]
-
 _ROOT = str(Path(__file__).resolve().parents[1])
 
 

@@ -15,18 +15,6 @@ from projections import ModelView
 from projections.requests.openai import chat_messages
 from projections.transcript.transcript import Transcript
 
-__all__ = [
-    "WAITS",
-    "EngineChat",
-    "compacted",
-    "filled",
-    "loop_turn",
-    "seasoned",
-    "session_turn",
-    "take_turn",
-    "waiting_turn",
-]
-
 WAITS = 4
 """Waits for the disk in a turn: for question, call, result, and end."""
 SEASON = 64

@@ -8,20 +8,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-__all__ = [
-    "Case",
-    "Figure",
-    "Measurement",
-    "Missing",
-    "Notes",
-    "Result",
-    "Row",
-    "Setting",
-    "Sizes",
-    "Target",
-    "results_of",
-]
-
 
 class Target(NamedTuple):
     """Bound on a figure's ratio."""

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["RawFile", "decode_lines"]
-
 
 def decode_lines(path: Path, prefix: bytes = b"") -> int:
     """Decode a file of JSON lines, each behind `prefix`, and return their number.

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from eventlog.log.embedded.filesystem import filesystem_type
 
-__all__ = ["VOLATILE", "describe", "filesystem_of", "workplace"]
-
 VOLATILE = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 """File systems in memory, on which durable figures mean nothing."""
 LIBRARIES = ("lmdb", "msgspec", "zstandard")

@@ -14,8 +14,6 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-__all__ = ["Samples", "Timing", "disk_bytes", "in_turn", "spent", "timed", "written"]
-
 
 class Timing(NamedTuple):
     """Seconds and processor time of one piece of work."""

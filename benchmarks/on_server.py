@@ -33,8 +33,6 @@ from eventlog.open_log import open_log as open_any
 from projections import ModelView
 from tests.support.postgres_server import Server
 
-__all__ = ["main"]
-
 WRITERS = 8
 PARTITIONS = (1, 4, 16, 64, 256)
 PAYLOAD = (b'{"role": "user", "text": "Go on, and say what you have found so far in one sentence."}' * 3)[:256]

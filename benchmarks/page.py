@@ -17,8 +17,6 @@ from benchmarks.cases import CASES
 from benchmarks.figures import Result, Row
 from benchmarks.report import number
 
-__all__ = ["BASELINE", "PAGE", "markdown", "with_numbers"]
-
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "README.md"
 BASELINE = HERE / "baseline.json"

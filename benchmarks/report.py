@@ -13,17 +13,6 @@ from rich.table import Column, Table
 from benchmarks.baseline import Change
 from benchmarks.figures import Case, Figure, Missing, Notes, Result, Row
 
-__all__ = [
-    "number",
-    "show_cases",
-    "show_changes",
-    "show_missing",
-    "show_remarks",
-    "show_results",
-    "show_rows",
-    "write_json",
-]
-
 _VERDICT = {True: "[green]met", False: "[red]short", None: ""}
 
 

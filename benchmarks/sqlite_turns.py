@@ -25,8 +25,6 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.large_texts import to_content
 from eventlog.values import Model, Text, Tool
 
-__all__ = ["FourRows", "SameFacts", "TwoRows", "Wal", "items_of"]
-
 BEGAN = 1_767_225_600_000
 """2026-01-01, in UTC milliseconds."""
 TURN_TAKES = 20_000

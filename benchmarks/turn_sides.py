@@ -19,8 +19,6 @@ from benchmarks.limits import RawFile
 from benchmarks.sqlite_turns import SameFacts, TwoRows, Wal
 from benchmarks.workloads import Turn
 
-__all__ = ["SIDES", "Kind", "Side"]
-
 
 class Side(Protocol):
     """A way to store turns, in the state it has after some use."""

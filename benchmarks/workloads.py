@@ -13,21 +13,6 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-__all__ = [
-    "ANSWER_CHARACTERS",
-    "DELTA_CHARACTERS",
-    "TOOL_BYTES",
-    "Turn",
-    "deltas",
-    "generated_session",
-    "in_deltas",
-    "prose",
-    "recorded_sessions",
-    "recorded_streams",
-    "small_turns",
-    "turns",
-]
-
 ANSWER_CHARACTERS = 400
 TOOL_BYTES = 4096
 SMALL_OUTPUT = 200

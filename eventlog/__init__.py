@@ -26,7 +26,8 @@ from eventlog.models.catalogue import shipped as shipped_models
 from eventlog.open_store import open_store as open
 from eventlog.session.answering import Allow, AskedCall, Deny, Edit
 from eventlog.session.reply import Reply
-from eventlog.session.session import RollbackResult, Session
+from eventlog.session.rollback import RollbackResult
+from eventlog.session.session import Session
 from eventlog.session.session_names import Names
 from eventlog.session.shelf import Shelf
 from eventlog.session.text_stream import TextStream

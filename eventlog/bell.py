@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from threading import Lock
 
-__all__ = ["Bell", "LoopBell"]
-
 
 class Bell:
     """Wakes a thread.  A plain lock: an interrupt inside an `Event` may leave a lock held."""

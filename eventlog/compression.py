@@ -6,8 +6,6 @@ import threading
 from hashlib import sha256
 from typing import Any
 
-__all__ = ["PLAIN", "ZSTANDARD", "coders", "compressed_body", "decompress", "pack", "plain_body", "unpack"]
-
 PLAIN, ZSTANDARD = 0, 1
 PLAIN_MARK, ZSTANDARD_MARK = bytes((PLAIN,)), bytes((ZSTANDARD,))
 _LEVEL = 3

@@ -14,8 +14,6 @@ from itertools import product
 
 from eventlog.errors import LimitError
 
-__all__ = ["MAX_ID_BYTES", "check_id", "check_key", "id_of_request", "new_id"]
-
 MAX_ID_BYTES = 256
 """Longest id a caller may bring, in bytes of UTF-8."""
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from logging import Logger
 
-__all__ = ["logger"]
-
 
 def logger() -> Logger:
     """The logger `eventlog`."""

@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.engine import EmbeddedLog
     from eventlog.log.postgres.engine import PostgresLog
 
-__all__ = [
-    "LOST_NOTE",
-    "directory_of",
-    "driver",
-    "format_of",
-    "has_password",
-    "is_server",
-    "is_store",
-    "open_log",
-    "server_log",
-    "shown",
-]
-
 LOST_NOTE = "1"
 """The note of a store whose own key is not known any more."""
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/|\s*[a-z_]+\s*=")
@@ -146,8 +133,9 @@ def format_of(path: str | os.PathLike[str]) -> tuple[int, int]:
     """Return the format of the store at a directory or an address, and the newest one known."""
     if not is_server(path):
         from eventlog.log.embedded import directory
+        from eventlog.log.embedded.journal.frames import FORMAT_VERSION
 
-        return directory.format_of(directory_of(path)), directory.FORMAT_VERSION
+        return directory.format_of(directory_of(path)), FORMAT_VERSION
     with driver():
         from eventlog.log.postgres import opening, schema
     found = opening.settings_of(str(path))

@@ -15,8 +15,6 @@ from eventlog.values import Model, Price, Tokens
 if TYPE_CHECKING:
     from eventlog.encryption.keys import KeySource
 
-__all__ = ["open_store"]
-
 
 def open_store(
     path: str | os.PathLike[str],

@@ -12,8 +12,6 @@ from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["Forkable", "register"]
-
 
 class Forkable(Protocol):
     """Something that may be in use while another thread forks."""

@@ -29,8 +29,6 @@ from eventlog.session.shelf import Shelf, open_shelf, shelf_names
 from eventlog.validation import each, require, require_call, require_or_none, require_version
 from eventlog.values import Body, Content, Model, Origin
 
-__all__ = ["PAGE", "SessionStore", "begin_session"]
-
 PAGE = 20
 """Sessions on a page of a list."""
 

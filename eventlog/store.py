@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from eventlog.search.search import Searcher
     from eventlog.search.usage import UsageByDay
 
-__all__ = ["Store"]
-
 FLUSH_INTERVAL = 0.1
 """Seconds within which an accepted delta is committed."""
 SEARCH_WAIT = 5.0

@@ -31,8 +31,6 @@ from eventlog.validation import require_or_none, require_wait
 if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
 
-__all__ = ["Subscription", "subscribe"]
-
 BATCH = 256
 """Commits asked for at a time."""
 LOOK_AHEAD = 0.01

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from eventlog.append.metrics import Metrics
     from eventlog.store import Store
 
-__all__ = ["observe"]
-
 _COUNTERS: dict[str, tuple[str, str, Callable[[Metrics], float]]] = {
     "appends": ("{append}", "Appends handed to the log.", lambda now: now.appends),
     "events": ("{event}", "Events in them.", lambda now: now.events),

@@ -22,23 +22,6 @@ from eventlog.values import Body, Limits
 if TYPE_CHECKING:
     from json import JSONDecoder
 
-__all__ = [
-    "MAX_DEPTH",
-    "a_kind",
-    "each",
-    "is_deep",
-    "json_value",
-    "misfit",
-    "require",
-    "require_call",
-    "require_function",
-    "require_json",
-    "require_limits",
-    "require_or_none",
-    "require_version",
-    "require_wait",
-]
-
 MAX_DEPTH = 200
 """Deepest nesting of arrays and objects in JSON: not every program can read more."""
 

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from projections.reports.event_json import event_kind, event_record, event_summary
     from projections.reports.stats import SessionStats, session_stats
     from projections.reports.usage import UsageTotals, usage_by_model
-    from projections.transcript.transcript import Transcript, TranscriptMessage
+    from projections.transcript.message import TranscriptMessage
+    from projections.transcript.transcript import Transcript
     from projections.verify.verify import SessionReport, StoreReport, verify_session
     from projections.view.explain import Explanation
     from projections.view.model_view import LiveView, ModelView, SharedPrefix, common_prefix

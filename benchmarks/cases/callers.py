@@ -16,8 +16,6 @@ from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.measure import Timing, in_turn
 from benchmarks.sqlite_turns import TwoRows
 
-__all__ = ["CASE", "run_threads"]
-
 TEXT = "The tests fail, fix them"
 
 

@@ -18,8 +18,6 @@ from benchmarks.peers.base import Chat, Peer
 from benchmarks.peers.registry import PEERS, present
 from benchmarks.workloads import Turn, turns
 
-__all__ = ["CASE"]
-
 WARM_UP = 2
 LOADS = 3
 """Loads of each side's conversation, each in a store that was just opened."""

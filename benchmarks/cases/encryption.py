@@ -16,8 +16,6 @@ from benchmarks.measure import disk_bytes, in_turn, timed
 from benchmarks.workloads import turns
 from projections import ModelView
 
-__all__ = ["CASE"]
-
 WARM_UP = 20
 
 

@@ -20,8 +20,6 @@ from eventlog.errors import ImportFormatError
 from eventlog.importers import detect, import_file
 from projections.exports.jsonl import jsonl_lines
 
-__all__ = ["CASE", "session_files"]
-
 DEMO = Path(projections.__file__).parent / "demo"
 MOST = 200.0
 """MB that an importing process may take."""

@@ -21,8 +21,6 @@ from benchmarks.measure import timed
 from benchmarks.sqlite_turns import FourRows
 from benchmarks.workloads import Turn, turns
 
-__all__ = ["CASE"]
-
 OURS, THEIRS = "everdelta", "SQLite FULL, four rows, all read"
 
 

@@ -23,8 +23,6 @@ from projections.view.neutral import NeutralMessage
 from projections.view.token_count import ViewCounter
 from projections.window import ContextPolicy, PrunePolicy, TruncationPolicy
 
-__all__ = ["BOUND", "CASE", "FIXED", "RATES", "Shape", "Worked", "compared", "drawn", "ratio", "worked"]
-
 RATES = {
     "plain": Rates(Decimal(1), Decimal(8), Decimal("0.1")),
     "written": Rates(Decimal(1), Decimal(8), Decimal("0.1"), Decimal("1.25")),

@@ -21,8 +21,6 @@ from benchmarks.peers.jsonl import JsonlChat
 from benchmarks.peers.plain_sqlite import SqliteChat
 from benchmarks.workloads import turns
 
-__all__ = ["CASE"]
-
 TAIL = 4
 """Turns after the compaction: the view holds them and the summary."""
 

@@ -13,8 +13,6 @@ import eventlog
 from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.measure import disk_bytes, in_turn, timed
 
-__all__ = ["CASE"]
-
 WORDS = 50_000
 A_SESSION = 500
 """Texts of a session."""

@@ -16,8 +16,6 @@ from benchmarks.measure import in_turn
 from benchmarks.peers.plain_sqlite import SqliteChat
 from benchmarks.workloads import small_turns
 
-__all__ = ["CASE"]
-
 HELP, PATIENCE, COUNT = 200.0, 300.0, 250.0
 """Milliseconds that `--help`, another command, and the first token count may take."""
 TURNS = 20

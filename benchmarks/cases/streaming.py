@@ -17,8 +17,6 @@ from benchmarks.peers.base import Peer
 from benchmarks.peers.registry import present
 from benchmarks.workloads import deltas
 
-__all__ = ["CASE"]
-
 EACH = 50
 """Deltas of an answer of which each is a durable commit."""
 ANSWERS = 20

@@ -17,8 +17,6 @@ from benchmarks.measure import Samples, Timing, in_turn, spent
 from benchmarks.turn_sides import SIDES, Side
 from benchmarks.workloads import Turn, turns
 
-__all__ = ["CASE"]
-
 WARM_UP = 20
 TABLE = "a durable turn"
 

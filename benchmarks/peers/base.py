@@ -16,8 +16,6 @@ from typing import Any, NamedTuple, Protocol
 from benchmarks.figures import Missing
 from benchmarks.workloads import Turn
 
-__all__ = ["Chat", "Peer", "Streamer", "imported", "missing"]
-
 
 class Chat(Protocol):
     """One conversation in one store of a peer."""

@@ -15,8 +15,6 @@ import msgspec
 from benchmarks.peers.base import Peer, imported
 from benchmarks.workloads import Turn
 
-__all__ = ["PEERS"]
-
 _SESSION = UUID(int=1)
 
 

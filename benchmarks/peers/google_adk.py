@@ -14,8 +14,6 @@ import eventlog
 from benchmarks.peers.base import Chat, Peer, imported
 from benchmarks.workloads import Turn
 
-__all__ = ["PEERS", "ours", "theirs"]
-
 _NAMES = {"app_name": "benchmark", "user_id": "user", "session_id": "s"}
 
 

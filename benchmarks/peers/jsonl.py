@@ -14,8 +14,6 @@ import msgspec
 from benchmarks.peers.base import Peer
 from benchmarks.workloads import Turn
 
-__all__ = ["PEERS", "JsonlChat"]
-
 
 class JsonlChat:
     """A conversation as a file of lines; also a streamer, with a line for each delta."""

@@ -16,8 +16,6 @@ import eventlog
 from benchmarks.peers.base import Peer, imported
 from benchmarks.workloads import Turn
 
-__all__ = ["PEERS", "ours", "theirs"]
-
 _CONFIG = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
 _TASK = "00000000-0000-4000-8000-000000000001"
 

@@ -16,8 +16,6 @@ import eventlog
 from benchmarks.peers.base import Chat, Peer, imported
 from benchmarks.workloads import Turn
 
-__all__ = ["PEERS", "ours", "theirs"]
-
 
 class AgentsChat(Chat):
     """One session; its coroutines run in an event loop that stays open."""

@@ -22,8 +22,6 @@ import msgspec
 from benchmarks.peers.base import Peer
 from benchmarks.workloads import Turn
 
-__all__ = ["PEERS", "SqliteChat", "SqliteStream"]
-
 Synchronous = Literal["FULL", "NORMAL"]
 Way = Literal["states", "deltas"]
 

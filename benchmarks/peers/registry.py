@@ -6,8 +6,6 @@ from benchmarks.figures import Notes
 from benchmarks.peers import event_stores, google_adk, jsonl, langgraph, openai_agents, plain_sqlite
 from benchmarks.peers.base import Peer, missing
 
-__all__ = ["PEERS", "present"]
-
 PEERS: tuple[Peer, ...] = (
     *plain_sqlite.PEERS,
     *jsonl.PEERS,

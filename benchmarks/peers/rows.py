@@ -11,8 +11,6 @@ from typing import Any
 
 from benchmarks.peers.base import imported
 
-__all__ = ["Rows", "message_rows"]
-
 
 class Rows:
     """Rows of JSON, each flushed by itself; a session store of Claude."""

@@ -28,8 +28,6 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import each, require
 
-__all__ = ["FORMAT", "EverdeltaSessionStore", "TranscriptKey"]
-
 MAIN = "claude-agent"
 """Format of the names of main transcripts."""
 SUB = "claude-agent-sub"

@@ -16,8 +16,6 @@ from eventlog.records.feed import Feed
 from eventlog.records.read import events_of, stored_records
 from eventlog.streams.records import text_of
 
-__all__ = ["OPENING", "Chosen", "Nodes", "Tip", "kind_of"]
-
 PIECE = 32
 """Records that are read together in search of the beginning or end of a node."""
 OPENING = 2

@@ -22,8 +22,6 @@ from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.json_lines import is_object
 from eventlog.session.session import Session
 
-__all__ = ["Keep", "TranscriptFeed"]
-
 Keep = Callable[[list[Any]], dict[str, str | bytes]]
 """Returns the values that are kept with entries."""
 

@@ -20,8 +20,6 @@ from eventlog.importers.claude_code.records import kept_of
 from eventlog.importers.common.json_lines import is_object
 from eventlog.log.contract import Log
 
-__all__ = ["TAIL", "UuidIndex", "uuid_of"]
-
 TAIL = "tail:"
 """Precedes the last kept message's uuid in a boundary's second name."""
 

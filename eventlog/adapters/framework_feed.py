@@ -11,8 +11,6 @@ from eventlog.records.feed import Feed
 from eventlog.records.read import Forgotten, Redacted
 from eventlog.records.unseen import Seen
 
-__all__ = ["FrameworkFeed", "Showing"]
-
 
 class FrameworkFeed(Feed):
     """The records of a framework's session."""

@@ -30,8 +30,6 @@ from eventlog.importers.common.json_lines import is_object
 from eventlog.session.session import Session
 from eventlog.store import Store
 
-__all__ = ["FORMAT", "EverdeltaSessionService"]
-
 FEEDS = 256
 """Sessions of which is kept where their events are."""
 BEGUN = "adk/begun"

@@ -22,8 +22,6 @@ from eventlog.errors import ConflictError
 from eventlog.session.values import Values
 from eventlog.store import Store
 
-__all__ = ["EverdeltaArtifactService"]
-
 _HEAD: TypeAdapter[tuple[ArtifactVersion, types.Part]] = TypeAdapter(tuple[ArtifactVersion, types.Part])
 DEPTH = 8
 """References that are followed, each to the next."""

@@ -25,8 +25,6 @@ from eventlog.streams.records import object_of, objects_of, text_of
 from eventlog.streams.tokens import gemini_usage
 from eventlog.values import Model
 
-__all__ = ["AdkFeed", "AdkMapping", "event_of", "free_value", "record_of"]
-
 Place = tuple[str | int, ...]
 _IN_PARTS = {"text": True, "function_call": {"args"}, "function_response": {"response"}}
 _APART: Any = {

@@ -11,8 +11,6 @@ from eventlog.adapters.odd_values import told, value_of
 from eventlog.records.json_value import parsed
 from eventlog.session.values import StoredValue
 
-__all__ = ["FORMAT", "Key", "contents_of", "digest_of", "text_of"]
-
 FORMAT = AdkMapping.format
 """Format of the sessions' names; a key is `APP/USER/SESSION`, each part quoted."""
 

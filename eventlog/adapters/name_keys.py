@@ -9,8 +9,6 @@ from eventlog.history.name_streams import MAX_KEY_BYTES, Name
 from eventlog.session.session import Session
 from eventlog.store import Store
 
-__all__ = ["joined", "key_of_id", "parted", "session_of"]
-
 _CUT = 900
 """Bytes of a longer id that its key begins with."""
 

@@ -16,8 +16,6 @@ from eventlog.importers.common.json_lines import OBJECT
 from eventlog.records.json_value import require_value
 from eventlog.validation import a_kind
 
-__all__ = ["Objects", "is_odd", "pack", "shown", "shown_in", "told", "unpack", "value_of"]
-
 DEEPEST = 150
 """Levels that are shown of a value."""
 LONG = 1 << 62

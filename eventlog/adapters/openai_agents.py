@@ -27,8 +27,6 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import each, require
 
-__all__ = ["FORMAT", "EverdeltaSession"]
-
 Prune = Callable[[Any], bool]
 """Whether the SDK keeps an item no longer."""
 

@@ -13,8 +13,6 @@ from eventlog.importers.openai.responses import OpenAIResponsesMapping
 from eventlog.records.unseen import Seen
 from eventlog.session.session import Session
 
-__all__ = ["RUN", "ItemFeed", "Run"]
-
 
 class Run:
     """Items that a run's model was sent: those it read, and those it added since."""

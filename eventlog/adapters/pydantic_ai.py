@@ -30,8 +30,6 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import each
 
-__all__ = ["FORMAT", "RECORD", "Conversations", "EverdeltaConversationStore"]
-
 FORMAT = "pydantic-ai"
 """Format of the names of these sessions; their keys are ids of conversations."""
 RECORD = TypeAdapter(ConversationRecord)

@@ -25,8 +25,6 @@ from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.records.json_value import dumped
 from eventlog.session.session import Session
 
-__all__ = ["EntryFeed", "entries_of", "record_of"]
-
 _ENTRY = TypeAdapter(ConversationEntry)
 _ENTRIES = TypeAdapter(list[ConversationEntry])
 

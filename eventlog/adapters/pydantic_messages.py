@@ -21,8 +21,6 @@ from eventlog.streams.openai_responses import COMPACTION as OPENAI_COMPACTION
 from eventlog.streams.records import object_of, text_of
 from eventlog.values import Attachment, File, Model, Opaque, Tokens, target_of
 
-__all__ = ["PydanticAIMapping"]
-
 _FAILED = frozenset({"failed", "denied", "retried", "interrupted"})
 _REASONS = {"tool_call": "tool-calls", "content_filter": "content-filter"}
 _SAID = frozenset({"system-prompt", "retry-prompt", "retry-feedback", "compaction"})

@@ -21,8 +21,6 @@ from eventlog.session.held_lease import POLL
 from eventlog.session.session import Sessions
 from eventlog.validation import require_function
 
-__all__ = ["patience", "patient", "settled"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from eventlog.streams.records import metadata_of
 from eventlog.values import Json
 
-__all__ = ["REFUSAL", "is_google", "signed"]
-
 REFUSAL = '{"openai":{"refusal":true}}'
 """Metadata of a text with which OpenAI's model refuses."""
 _REDACTED = frozenset({"redacted_thinking", "redacted_content"})

@@ -17,8 +17,6 @@ from eventlog.maintenance.erase import erase
 from eventlog.records.feed import Feed
 from eventlog.session.session import Session
 
-__all__ = ["alone", "erase_held", "erase_unshared", "fork"]
-
 T = TypeVar("T")
 
 

@@ -19,19 +19,6 @@ from eventlog.session.executor import Executor
 from eventlog.session.held_lease import POLL, Lease
 from eventlog.validation import require_wait
 
-__all__ = [
-    "Taking",
-    "Twin",
-    "acquired",
-    "durable",
-    "in_thread",
-    "left",
-    "passed_on",
-    "released",
-    "threaded",
-    "unless_held",
-]
-
 H_co = TypeVar("H_co", covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -20,8 +20,6 @@ from eventlog.streams.answer import API
 from eventlog.validation import require, require_wait
 from eventlog.values import INTERRUPTED, Attachment, Json, Truncation, Usage
 
-__all__ = ["AsyncReply", "fill_from", "heard"]
-
 T = TypeVar("T")
 
 _A_CALL = "a call is what `tool` returned"

@@ -14,8 +14,6 @@ from eventlog.session.held_lease import Lease
 from eventlog.session.session import Session
 from eventlog.validation import require, require_function
 
-__all__ = ["AsyncSession"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")

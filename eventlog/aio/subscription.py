@@ -23,8 +23,6 @@ from eventlog.store import Store
 from eventlog.subscription import LOOK_AHEAD, Subscription
 from eventlog.validation import require, require_wait
 
-__all__ = ["PIECE", "AsyncSubscription"]
-
 PIECE = 256
 """Events decoded at a time: what a slow reader holds in memory."""
 

@@ -15,8 +15,6 @@ from eventlog.session.turn import Turn, TurnState
 from eventlog.validation import require
 from eventlog.values import MessageError
 
-__all__ = ["AsyncTurn"]
-
 T = TypeVar("T")
 
 

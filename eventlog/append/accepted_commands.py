@@ -40,8 +40,6 @@ from eventlog.logger import logger
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import allowed_deltas, decide, needs_no_lease
 
-__all__ = ["AcceptedCommands"]
-
 MAX_ACCEPTED = 2_048
 """Commands without a waiting caller after which the next one waits for their commit."""
 MAX_ACCEPTED_BYTES = 1 << 20

@@ -14,8 +14,6 @@ from threading import get_ident
 from eventlog.append.command import Unit
 from eventlog.errors import BusyError
 
-__all__ = ["Backoff", "Gate"]
-
 PATIENCE = 30.0
 """Seconds in which an append goes in, or its caller hears why it does not."""
 EAGER = 3

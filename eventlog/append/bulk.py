@@ -21,8 +21,6 @@ from eventlog.log.commit import Ticket
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import decide
 
-__all__ = ["BulkAppender"]
-
 MOST_APPENDS = 256
 """Appends on their way, after which the next one waits for all of them."""
 HOT_MESSAGES = 4096

@@ -14,8 +14,6 @@ from eventlog.errors import ArgumentTypeError, LimitError
 from eventlog.log.commit import Committed
 from eventlog.state.decide import require_items
 
-__all__ = ["MAX_APPEND_BYTES", "Command", "Terms", "Unit", "content_digest", "count_of", "limit_append", "limit_bodies"]
-
 MAX_APPEND_BYTES = 256 * 1024 * 1024
 """Largest append, in bytes of its encoded events and packed bodies."""
 

@@ -13,8 +13,6 @@ from threading import Lock
 from eventlog.codec.deltas import DeltaRun, Key
 from eventlog.errors import ClosedError, ForkedProcessError
 
-__all__ = ["MAX_BUFFERED", "BufferStatus", "DeltaBuffer"]
-
 MAX_BUFFERED = 3 * 65_536
 """Slots, three for each delta, from which on a producer commits them itself."""
 _NANOSECONDS = 1_000_000

@@ -21,8 +21,6 @@ from eventlog.logger import logger
 if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
 
-__all__ = ["Flusher", "Leased"]
-
 SOON = 0.1
 """Share of the interval after which a lazily taken lease is written."""
 ROUNDS = 4

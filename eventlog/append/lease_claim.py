@@ -15,8 +15,6 @@ import msgspec
 from eventlog.errors import FencedError, LeaseHeldError, RefusedError
 from eventlog.log.commit import LeaseState
 
-__all__ = ["LeaseClaim", "LeaseStatus", "lease_lost", "lease_over"]
-
 
 class LeaseStatus(Enum):
     """How far the log knows of a lease."""

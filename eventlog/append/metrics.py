@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Metrics"]
-
 
 class Metrics(msgspec.Struct):
     """Counts since the store was opened.  `Store.metrics` gives a copy."""

@@ -12,8 +12,6 @@ from eventlog.append.writer import SessionWriter
 from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.deltas import DeltaRun
 
-__all__ = ["recent", "uncommitted"]
-
 
 def uncommitted(writer: SessionWriter, after: int) -> list[Span]:
     """Return what is accepted and not handed over, beyond version `after`.

@@ -20,8 +20,6 @@ from eventlog.log.commit import Append, Committed, LeaseState, Ticket
 from eventlog.state.committed import CommittedState
 from eventlog.state.state import GOES_ON, State
 
-__all__ = ["PendingAppend", "end_of_append", "record_of"]
-
 _NO_ENTRY = CatalogEntry()
 _NO_EVENTS = Batch(SCHEMA, 0, False, [])
 _NO_TERMS = Terms()

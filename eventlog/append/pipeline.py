@@ -13,8 +13,6 @@ from eventlog.append.command import Unit
 from eventlog.append.writer import SessionWriter
 from eventlog.errors import EventlogError
 
-__all__ = ["OpenPipelines", "Pipeline"]
-
 
 class OpenPipelines(local):
     """For each thread the pipeline of one session that the thread's commands are in.

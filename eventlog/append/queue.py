@@ -36,8 +36,6 @@ from eventlog.state.decide import allowed_deltas, decide, kinds_of, needs_no_lea
 from eventlog.state.evolve import COUNTED
 from eventlog.state.state import State
 
-__all__ = ["MAX_RUN", "RECENT", "CommandQueue"]
-
 MAX_RUN = 16 * 1024 * 1024
 """Characters of deltas, and bytes of bodies, of one append; more of them go in several."""
 RECENT = 8

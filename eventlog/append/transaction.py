@@ -16,8 +16,6 @@ from eventlog.errors import EventlogError, StopError
 from eventlog.log.commit import Append, Committed
 from eventlog.state.state import State
 
-__all__ = ["result_of", "transact"]
-
 
 def transact(
     writer: SessionWriter,

@@ -30,8 +30,6 @@ from eventlog.log.contract import HeadReader, Log
 from eventlog.state.committed import CommittedState
 from eventlog.state.state import State
 
-__all__ = ["SessionWriter"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

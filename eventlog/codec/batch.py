@@ -29,24 +29,6 @@ from eventlog.codec.upcast import upcast
 from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError, UnknownEventError
 from eventlog.events import SCHEMA, Base, Event, ValuePut
 
-__all__ = [
-    "KINDS",
-    "Entry",
-    "Item",
-    "PutEntry",
-    "batch_of",
-    "decode",
-    "decode_value",
-    "encode",
-    "encode_batch",
-    "encode_value",
-    "entry_decoder",
-    "json_decoder",
-    "split",
-    "tags_in",
-    "validate",
-]
-
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
     """One event with its time, in milliseconds after the batch's."""

@@ -14,18 +14,6 @@ from eventlog.errors import DamagedError, DataError
 from eventlog.events import AssistantMessageStarted, Base, Event, UserMessageAdded
 from eventlog.log.commit import Commit
 
-__all__ = [
-    "DecodedCommit",
-    "Mark",
-    "Recorded",
-    "Span",
-    "decode_commit",
-    "entries_of",
-    "events_of",
-    "events_of_kinds",
-    "spans_of",
-]
-
 
 class Mark(Protocol):
     """Where the reader of an event stands."""

@@ -23,8 +23,6 @@ import msgspec
 
 from eventlog.events import PartDelta
 
-__all__ = ["DeltaRun", "Key"]
-
 Key = tuple[str, str]
 """(part id, field)"""
 

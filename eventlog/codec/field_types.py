@@ -13,8 +13,6 @@ from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hin
 
 import msgspec
 
-__all__ = ["SOUND"]
-
 _EXACT: frozenset[object] = frozenset((str, bool, bytes, NoneType))
 _WHOLE = f"-{1 << 63} <= {{0}} < {1 << 64}"
 """The range of MessagePack's integers."""

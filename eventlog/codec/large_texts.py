@@ -18,19 +18,6 @@ from eventlog.errors import CallError, DamagedError, LimitError
 from eventlog.validation import require
 from eventlog.values import Body, Content
 
-__all__ = [
-    "BYTES",
-    "INLINE",
-    "MAX_BODY_BYTES",
-    "body_data",
-    "body_text",
-    "checked_body_text",
-    "from_file",
-    "to_content",
-    "to_data",
-    "to_file",
-]
-
 INLINE = 1024
 """Longest text, in characters, and longest data, in bytes, that stays inside its event."""
 BYTES = -1

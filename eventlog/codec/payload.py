@@ -42,24 +42,6 @@ import msgspec
 from eventlog.errors import DamagedError, TooNewError
 from eventlog.log.commit import Commit, Head
 
-__all__ = [
-    "DESTROYED",
-    "FOREIGN",
-    "FORMAT",
-    "LEDGER",
-    "NAMED",
-    "NAMES",
-    "REMAINS",
-    "EncryptedPayload",
-    "EncryptedValue",
-    "decode_encrypted_payload",
-    "decode_encrypted_value",
-    "encode_encrypted",
-    "is_clear",
-    "is_encrypted",
-    "is_foreign",
-]
-
 FOREIGN = b"\xc1\xc1"
 LEDGER = "eventlog/remains"
 REMAINS = FOREIGN + b"remains"

@@ -34,8 +34,6 @@ from eventlog.values import (
     Tool,
 )
 
-__all__ = ["NO_DIGEST", "blank", "blank_all", "blank_batch", "bodies_of", "contents", "free", "is_freed", "part_of"]
-
 NO_DIGEST = b""
 """Replaces the digest of a view, or of a request's body, that had redacted content."""
 

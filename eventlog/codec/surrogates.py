@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable
 from typing import Any, cast
 
-__all__ = ["escape", "map_text", "unescape"]
-
 _ESCAPE = "\U0010ffff"
 _TO_ESCAPE = re.compile("[\ud800-\udfff\U0010ffff]")
 _ESCAPED = re.compile("\U0010ffff(?:\U0010ffff|([0-9a-f]{4}))")

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["UPCASTERS", "upcast"]
-
 Plain = list[object]
 
 UPCASTERS: dict[int, Callable[[Plain], Plain]] = {}

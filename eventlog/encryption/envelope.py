@@ -40,18 +40,6 @@ if TYPE_CHECKING:
     from eventlog.encryption.family import Family
     from eventlog.encryption.key_ring import KeyRing
 
-__all__ = [
-    "decrypt_commit",
-    "decrypt_head",
-    "encrypt_append",
-    "encrypt_tombstone",
-    "entry_of",
-    "is_tombstone",
-    "is_tombstone_append",
-    "read_entry",
-    "reencrypt",
-]
-
 _encode = msgspec.msgpack.Encoder().encode
 
 

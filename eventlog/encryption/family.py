@@ -26,8 +26,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from eventlog.compression import PLAIN_MARK, pack, unpack
 from eventlog.errors import DamagedError
 
-__all__ = ["Family"]
-
 NONCE_BYTES = 12
 _WORTH = 128
 """Bytes below which nothing is compressed."""

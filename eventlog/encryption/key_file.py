@@ -43,8 +43,6 @@ from eventlog.encryption.keys import KEY_BYTES
 from eventlog.errors import DamagedError, KeysError, StorageError
 from eventlog.log.embedded.filesystem import data_end, make_directory, sync_directory
 
-__all__ = ["KeyFile", "is_key_file"]
-
 _SIZE = 3
 """Index of the size in what `_file_state` returns."""
 _LONGEST_HOLE = 1 << 20

@@ -8,18 +8,6 @@ from zlib import crc32
 
 from eventlog.errors import DamagedError, KeysError, TooNewError
 
-__all__ = [
-    "EMPTY",
-    "HEADER",
-    "LINE_BYTES",
-    "TITLE",
-    "has_header",
-    "line_of",
-    "lines_without",
-    "parse_keys",
-    "unbroken_size",
-]
-
 TITLE = b"eventlog keys "
 HEADER = TITLE + b"1\n"
 _NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS = 32, 64, 8

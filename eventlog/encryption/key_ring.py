@@ -18,8 +18,6 @@ from eventlog.errors import KeyMissingError, KeysError
 if TYPE_CHECKING:
     from eventlog.encryption.family import Family
 
-__all__ = ["KeyRing", "keys_from"]
-
 _MAX_FAMILIES = 65_536
 """Families that are cached; beyond that the provider is asked again."""
 

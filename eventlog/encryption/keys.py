@@ -12,8 +12,6 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from eventlog.errors import EventlogError, KeyProviderError, KeysError
 
-__all__ = ["KEY_BYTES", "CheckedKeys", "KeyCall", "KeySource", "Keys"]
-
 KEY_BYTES = 32
 
 

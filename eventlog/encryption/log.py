@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from eventlog.encryption.family import Family
     from eventlog.encryption.key_ring import KeyRing
 
-__all__ = ["EncryptedLog"]
-
 _MAX_FAMILIES = 16_384
 """Sessions whose family is cached."""
 _MAX_ENTRIES = 1024

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Head
     from eventlog.log.contract import Log
 
-__all__ = ["destroy_unused_keys", "encrypted_heads", "is_tombstone_entry"]
-
 
 def destroy_unused_keys(engine: Log, ring: KeyRing) -> None:
     """Destroy the keys of all families of which every session is erased.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-__all__ = ["SHOWN", "EventlogError", "brief", "cut", "giving_way_to"]
-
 SHOWN = 80
 """Characters of an id that an error shows."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["SCHEMA", "Base"]
-
 SCHEMA = 1
 """Schema version that this program writes; older ones are upcast on read.
 

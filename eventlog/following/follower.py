@@ -17,8 +17,6 @@ from eventlog.errors import DataError, StopError
 from eventlog.log.contract import Log
 from eventlog.logger import logger
 
-__all__ = ["Follower", "Watch"]
-
 BATCH = 256
 """Commits read at a time."""
 LOOK = 1.0

@@ -21,20 +21,6 @@ from eventlog.log.commit import Commit, Head
 from eventlog.log.contract import HeadReader, Log
 from eventlog.values import Body
 
-__all__ = [
-    "ancestors",
-    "ancestry",
-    "commits_with",
-    "continued",
-    "decoded_commits",
-    "forked_from",
-    "head_of",
-    "history_spans",
-    "spans",
-    "stream_spans",
-    "texts",
-]
-
 APART = 256
 """Versions between two wanted ones from which on they are read one by one."""
 TEXTS_AT_ONCE = 256

@@ -17,22 +17,6 @@ from eventlog.history.ranges import Range, merged
 from eventlog.log.commit import Head
 from eventlog.values import Origin, Tokens
 
-__all__ = [
-    "CATALOG_EVENTS",
-    "QUIET_EVENTS",
-    "SHELF",
-    "CatalogEntry",
-    "SessionInfo",
-    "SessionState",
-    "as_said",
-    "entry_of",
-    "evolve_entry",
-    "info_of",
-    "is_session",
-    "is_shelf",
-    "is_shelf_id",
-]
-
 CATALOG_EVENTS: frozenset[type[ev.Base]] = frozenset(
     (
         ev.SessionStarted,

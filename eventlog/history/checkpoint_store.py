@@ -15,20 +15,6 @@ from hashlib import blake2b
 
 from eventlog.log.contract import Log
 
-__all__ = [
-    "PREFIX",
-    "forget",
-    "key_of",
-    "name_in_keys",
-    "newest",
-    "rows",
-    "save",
-    "sound",
-    "stored_rows",
-    "valid",
-    "versions",
-]
-
 PREFIX = b"checkpoint\0"
 """First bytes of the keys of all checkpoints."""
 CHECKSUM = 16

@@ -33,19 +33,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Commit
     from eventlog.log.contract import Log, Place
 
-__all__ = [
-    "Reached",
-    "StreamMark",
-    "cursor_at",
-    "hit_place",
-    "hits_cursor",
-    "list_cursor",
-    "place_in",
-    "reached_by",
-    "tag_of",
-    "tags_at",
-]
-
 Reached: TypeAlias = tuple[int, bytes]
 """A position in a partition up to which everything is read, and the tag of its commit."""
 

@@ -20,8 +20,6 @@ from eventlog.history import checkpoint_store
 from eventlog.history.effective_history import StreamRange
 from eventlog.log.contract import BodyStore, Log
 
-__all__ = ["WINDOW", "LostRowError", "decoded", "found", "store", "windows"]
-
 WINDOW = 1024
 """Versions of a row."""
 

@@ -25,8 +25,6 @@ import msgspec
 from eventlog.errors import DamagedError
 from eventlog.values import Lineage
 
-__all__ = ["END", "History", "StreamRange", "has_seen", "lineage_of", "seen_upto"]
-
 END = (1 << 63) - 1
 """Last version of a stream that still grows."""
 

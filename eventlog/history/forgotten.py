@@ -17,8 +17,6 @@ from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import Range, clipped, covers, meets, merged
 from eventlog.log.contract import HeadReader
 
-__all__ = ["blanked_commits", "forgotten_in", "without_content"]
-
 
 def forgotten_in(log: HeadReader, session: str) -> tuple[Range, ...]:
     """Return the forgotten versions of a session, inherited ones included."""

@@ -38,21 +38,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Head
     from eventlog.log.contract import Log
 
-__all__ = [
-    "FREE",
-    "MAX_FORMAT_BYTES",
-    "MAX_KEY_BYTES",
-    "Name",
-    "NameState",
-    "checked_name",
-    "hashed_stream",
-    "last_owner",
-    "named_heads",
-    "newest_state",
-    "state_append",
-    "stream_of",
-]
-
 Name: TypeAlias = tuple[str, str]
 """A format, and a key within it."""
 FORMAT = 1

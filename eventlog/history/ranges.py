@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 from eventlog.history.effective_history import END
 
-__all__ = ["Range", "clipped", "covers", "meets", "merged", "shared", "without"]
-
 Range: TypeAlias = tuple[int, int]
 """First and last version."""
 

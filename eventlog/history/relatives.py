@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Head
     from eventlog.log.contract import Log
 
-__all__ = ["forks_of", "heirs_of", "recorders_of", "subsessions_of"]
-
 _ALL = (1 << 31) - 1
 """A limit that no list reaches."""
 

@@ -21,8 +21,6 @@ from eventlog.codec.payload import FOREIGN, decode_encrypted_value, is_encrypted
 from eventlog.errors import DataError
 from eventlog.history.catalog import CatalogEntry
 
-__all__ = ["UNNAMED", "forks_list", "lists_named", "lists_of", "subsessions_list"]
-
 _ARCHIVED, _SUBSESSION, _SCOPE = 1, 2, 4
 UNNAMED = b"\x08"
 """List of encrypted sessions of which it is not known in which lists they are."""

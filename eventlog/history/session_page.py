@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Head
     from eventlog.log.contract import Log
 
-__all__ = ["SessionPage", "page_of"]
-
-
 _AT_ONCE = 256
 """Sessions read while writers of the process wait."""
 

@@ -14,8 +14,6 @@ from eventlog.log.contract import Log
 from eventlog.log.merkle import grow, leaf_of
 from eventlog.log.merkle_check import TreeState
 
-__all__ = ["EVERY", "save_tree_head", "tree_after", "tree_at", "tree_head_before"]
-
 EVERY = 16_384
 """Events after which a head is stored: they are hashed in about 2 ms."""
 _KIND = "tree 1"

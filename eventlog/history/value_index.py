@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Head
     from eventlog.log.contract import BodyStore, Log
 
-__all__ = ["PREFIX", "ValueIndex"]
-
 PREFIX = GROWING + b"values\0\x01"
 """First bytes of the keys of all rows; the last one is the version of their meaning."""
 NEAR = 256

@@ -26,8 +26,6 @@ from eventlog import events as ev
 from eventlog.history.derived import decoded
 from eventlog.history.effective_history import END
 
-__all__ = ["CHUNK", "LEAF_KEYS", "Change", "Node", "ValueTree", "changes_in", "key_bytes"]
-
 LEAF_KEYS = 16
 CHUNK = 32
 """Versions of a key in one chunk."""

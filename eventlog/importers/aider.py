@@ -22,8 +22,6 @@ from eventlog.importers.common.message_lists import ListedConversation
 from eventlog.importers.common.message_reader import RecordLists
 from eventlog.streams.records import text_of
 
-__all__ = ["AIDER", "PREFIXES", "AiderMapping"]
-
 _START = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*$")
 _BEGINNING = re.compile(rb"\s*# aider chat started at \d{4}-\d\d-\d\d ")
 PREFIXES = {"user": "#### ", "tool": "> "}

@@ -27,8 +27,6 @@ from eventlog.importers.openai.items import PROVIDER, call_input
 from eventlog.streams.records import object_of, text_of
 from eventlog.values import Attachment, File, Model, Text
 
-__all__ = ["CHATGPT", "ChatGptMapping"]
-
 _START = re.compile(rb"^\s*(?:\[\s*)?\{")
 _MAPPING = re.compile(rb'"mapping"\s*:\s*\{')
 _TEXTS = ("text", "result", "content", "user_profile", "user_instructions")

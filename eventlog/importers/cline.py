@@ -20,8 +20,6 @@ from eventlog.streams.records import number_of, object_of, text_of
 from eventlog.streams.tokens import price_of
 from eventlog.values import File, Model, Text, Tokens, Usage
 
-__all__ = ["CLINE", "ClineMapping"]
-
 _START = re.compile(rb'^\s*\[\s*\{\s*"ts"\s*:\s*\d+\s*,\s*"type"\s*:\s*"(?:say|ask)"')
 _OF_USER = frozenset({"task", "user_feedback", "user_feedback_diff"})
 _SAID = frozenset({"text", "completion_result", "followup", "plan_mode_respond", "plan_mode_response"})

@@ -27,8 +27,6 @@ from eventlog.importers.watched_files import Folder, WatchedFiles
 from eventlog.store import Store
 from eventlog.validation import require, require_or_none
 
-__all__ = ["FollowedFile", "follow"]
-
 MOST = 8
 """Files whose readers stay in memory."""
 SHARE = 10

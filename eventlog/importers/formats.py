@@ -34,8 +34,6 @@ from eventlog.importers.role_list import ROLE_LISTS
 from eventlog.importers.streams.importer import STREAMS, StreamImporter
 from eventlog.importers.streams.sse import kind_of_stream
 
-__all__ = ["FORMATS", "detect", "detect_in"]
-
 LINES = 50
 """Lines of a file that are examined."""
 

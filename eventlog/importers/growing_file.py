@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from eventlog.importers.common.importer import RecordReader, Report
     from eventlog.store import Store
 
-__all__ = ["GrowingFile"]
-
 END = 4096
 """Bytes at the end of what was read by which a file is known again."""
 PIECE = 1 << 16

@@ -38,8 +38,6 @@ from eventlog.session.session_names import keep_told
 from eventlog.store import Store
 from eventlog.validation import require, require_call, require_or_none
 
-__all__ = ["import_file", "with_content"]
-
 HELD = 8
 """Batches of a file that are held until one has content."""
 

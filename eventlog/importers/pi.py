@@ -22,8 +22,6 @@ from eventlog.streams.records import metadata_of, number_of, object_of, objects_
 from eventlog.streams.tokens import price_of
 from eventlog.values import Attachment, File, MessageError, Model, Text, Tokens, Usage
 
-__all__ = ["PI", "PiMapping"]
-
 _ASIDE = frozenset({"session", "thinking_level_change", "label", "custom", "context_transform", "ephemeral"})
 """Entries that are no part of the conversation."""
 _REASONS = {"toolUse": "tool-calls", "length": "length", "stop": "stop"}

@@ -36,8 +36,6 @@ from eventlog.log.commit import Head
 from eventlog.log.contract import Log
 from eventlog.log.merkle_check import TreeState
 
-__all__ = ["KIND", "FileStamp", "find", "save", "stamp_of"]
-
 KIND = PREFIX + b"imported 2\0"
 """First bytes of the keys of all receipts; the number is that of their form and meaning."""
 TICK = 50_000_000

@@ -21,8 +21,6 @@ from eventlog.importers.common.target import Target, begin_free, taken_and_free
 from eventlog.store import Store
 from eventlog.values import Origin
 
-__all__ = ["Reconciliation", "reconcile"]
-
 
 def reconcile(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
     """Append what is new of `batches`; `report` gets the session ids and the event count."""

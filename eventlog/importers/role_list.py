@@ -17,8 +17,6 @@ from eventlog.importers.common.message_reader import RecordLists
 from eventlog.importers.openai.messages import OpenAIChatMapping
 from eventlog.streams.records import text_of
 
-__all__ = ["ROLES", "ROLE_LISTS", "RoleListMapping"]
-
 _NAMES = {
     "user": ("user", "human", "client", "customer", "patient", "prompter", "seeker", "student", "visitor"),
     "assistant": (

@@ -18,8 +18,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-__all__ = ["Folder", "WatchedFiles", "agent_folders"]
-
 
 class Folder(NamedTuple):
     """A folder of files; hidden ones below it are left out."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Head
     from eventlog.log.contract import Log
 
-__all__ = ["anchor_of", "inherited_fault", "pack_prefix", "portable", "prefix_head", "read_prefix", "unchanged"]
-
 _FIELDS = Struct("<QQ")
 
 

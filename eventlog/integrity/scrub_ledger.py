@@ -37,15 +37,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Commit, Head
     from eventlog.log.embedded.bulk_writer import BulkWriter
 
-__all__ = [
-    "RecordSource",
-    "ScrubLedger",
-    "new_record",
-    "read_ledger",
-    "scrub_fault",
-    "write_record",
-]
-
 FORMAT = 1
 _encode = msgspec.msgpack.Encoder().encode
 

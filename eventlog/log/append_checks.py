@@ -20,18 +20,6 @@ from eventlog.errors import (
 from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
 from eventlog.log.merkle import TAG_BYTES, grow, new_leaf
 
-__all__ = [
-    "LeaseChange",
-    "PriorCommits",
-    "RequestResult",
-    "accept",
-    "commit_of",
-    "head_after",
-    "may_replace_lease",
-    "was_committed",
-]
-
-
 _NO_LEASE = LeaseState()
 
 

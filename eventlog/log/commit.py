@@ -7,8 +7,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-__all__ = ["Append", "Commit", "Committed", "Head", "LeaseState", "Ticket"]
-
 _HASH_BYTES = 32
 """As in `merkle.py`."""
 

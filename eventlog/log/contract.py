@@ -52,19 +52,6 @@ from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Tic
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "GROWING",
-    "STAMP_BYTES",
-    "BodyPlace",
-    "BodyStore",
-    "HeadReader",
-    "Log",
-    "Place",
-    "is_outgrown",
-    "partition_of",
-    "place_of",
-]
-
 GROWING = b"growing\0"
 """First bytes of the keys of derived values that only grow: see `BodyStore.put_derived`."""
 STAMP_BYTES = 8

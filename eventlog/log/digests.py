@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["digests_in"]
-
 _DIGEST_BYTES = 32
 _DIGEST = b"\xc4\x20"
 """How a MessagePack binary of 32 bytes begins."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from eventlog.log.commit import Commit, Committed, LeaseState
 from eventlog.log.contract import Log
 
-__all__ = ["FrontLog"]
-
 
 class FrontLog(Log):
     """A log in front of `engine` that leaves most methods to it; see `contract.Log`."""

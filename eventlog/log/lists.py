@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Head
     from eventlog.log.contract import Place
 
-__all__ = ["ListsOf", "newest_of", "require_lists"]
-
 ListsOf: TypeAlias = Callable[[bytes], Sequence[bytes]]
 """From a catalog entry to the names of the lists that its session is in."""
 

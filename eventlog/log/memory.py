@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.lists import ListsOf
 
-__all__ = ["MemoryLog"]
-
 IDENTITY_BYTES = 16
 
 

@@ -25,22 +25,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.commit import Append, Commit
 
-__all__ = [
-    "HASH_BYTES",
-    "SALT_BYTES",
-    "TAG_BYTES",
-    "consistency_path",
-    "grow",
-    "inclusion_path",
-    "leaf_data",
-    "leaf_hash",
-    "leaf_of",
-    "new_leaf",
-    "node_hash",
-    "peak_sizes",
-    "root_of",
-]
-
 SALT_BYTES = 16
 HASH_BYTES = 32
 TAG_BYTES = 8

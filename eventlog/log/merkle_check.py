@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.commit import Commit, Head
 
-__all__ = ["Mismatch", "TreeState", "compare_tree", "first_mismatch", "prefix_mismatch"]
-
 
 class Mismatch(NamedTuple):
     """A problem, and the first version that may be affected."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Generator, Iterable
 
-__all__ = ["QueuedTicket", "refused", "wake"]
-
 RECHECK = 1.0
 """Seconds after which a waiter looks by itself.
 

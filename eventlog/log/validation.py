@@ -20,20 +20,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.commit import Append
 
-__all__ = [
-    "MAX_ID_BYTES",
-    "MAX_REQUEST_BYTES",
-    "RESERVED",
-    "Base",
-    "Count",
-    "Number",
-    "Signed",
-    "is_id",
-    "size_of",
-    "size_of_lease",
-    "validate_derived_keys",
-]
-
 MAX_ID_BYTES = 256
 """Longest session id and longest request id, in UTF-8."""
 MAX_REQUEST_BYTES = 512 << 20

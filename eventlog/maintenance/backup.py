@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Log
     from eventlog.log.embedded.engine import EmbeddedLog
 
-__all__ = ["backup", "record_later_redactions", "restore"]
-
 
 def backup(
     log: Log, to: str | os.PathLike[str], *, keys: KeySource | None = None, on_progress: Progress | None = None

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.postgres.tables import Tables
 
-__all__ = ["CopySource", "commits_behind", "copy_commits", "head_at", "storage_errors"]
-
 BATCH_COMMITS = 1000
 BATCH_BYTES = 16 << 20
 """Bytes after which a transaction of a copy ends."""

@@ -14,8 +14,6 @@ from eventlog.log.embedded.directory import refuse_inside_store, require_store_f
 from eventlog.log.embedded.filesystem import make_directory, refuse_network_filesystem, remove_all
 from eventlog.log.embedded.locks import Presence
 
-__all__ = ["BackupResult", "Progress", "clear", "destination"]
-
 Progress = Callable[[int, int], None]
 _NAMES = frozenset({"format", "generation", "lock", "mark", "open", "turn", "unfinished"})
 

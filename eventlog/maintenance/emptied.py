@@ -16,8 +16,6 @@ from eventlog.log.commit import Commit, Head
 from eventlog.log.contract import HeadReader
 from eventlog.log.merkle import SALT_BYTES, leaf_of
 
-__all__ = ["Change", "VacuumResult", "emptied", "inherited_versions"]
-
 Change = Callable[[Commit], Commit]
 
 

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.embedded.engine import EmbeddedLog
 
-__all__ = ["copy_encrypted"]
-
 _GONE = bytes(KEY_ID_BYTES)
 """Name of the key, which never was, of a session of which nothing is left."""
 

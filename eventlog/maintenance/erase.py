@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from eventlog.session.executor import Executor
     from eventlog.session.session import Sessions
 
-__all__ = ["Choice", "ErasurePlan", "drop_shelf", "erase", "erase_all", "plan_erasure", "related"]
-
 Choice: TypeAlias = Literal["refuse", "keep", "cascade"]
 _ATTEMPTS = 40
 
@@ -176,11 +174,13 @@ def erased_with(
 
 
 def refuse_all_running(store: Sessions, sessions: Sequence[str]) -> None:
+    """Raise `LeaseHeldError` if any of these sessions is run."""
     for name in sessions:
         refuse_running(store, name)
 
 
 def refuse_running(store: Sessions, session: str) -> None:
+    """Raise `LeaseHeldError` if a session is run."""
     lease = head_of(store.log, session).lease
     if is_live(session, lease, store.host.clock()):
         owner = owner_of(lease)

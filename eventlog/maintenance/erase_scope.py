@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Log
     from eventlog.session.session import Sessions
 
-__all__ = ["ScopeErasure", "erase_scope", "out_of_reach", "sessions_of"]
-
 _PAGE = 500
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Log
     from eventlog.log.embedded.bulk_writer import BulkWriter
 
-__all__ = ["drop_freed", "freed_versions"]
-
 
 class _Change(NamedTuple):
     version: int

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from eventlog.session.host import Host
     from eventlog.session.session import Sessions
 
-__all__ = ["Gatherer", "erasing", "waiting"]
-
 DELAY = 15.0
 """Seconds in which erasures are gathered."""
 _NAME = "erased-"

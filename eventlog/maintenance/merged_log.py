@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Commit, Head
     from eventlog.log.postgres.engine import PostgresLog
 
-__all__ = ["MergedLog"]
-
 _BASES = 65_536
 """Sessions of which the number of inherited versions is remembered."""
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.options import Options
 
-__all__ = ["RepairReport", "repair"]
-
 _UNFINISHED = "a repair was being written"
 _MAP_BYTES = 1 << 40
 

@@ -17,8 +17,6 @@ from eventlog.validation import require, require_or_none
 if TYPE_CHECKING:
     from eventlog.session.session import Sessions
 
-__all__ = ["ExpiryResult", "expire", "to_expire"]
-
 
 class ExpiryResult(msgspec.Struct, frozen=True):
     """Result of an expiry."""

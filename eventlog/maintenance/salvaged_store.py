@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.segments.layout import FoldState, HeadRow
     from eventlog.log.embedded.segments.segments import Segments
 
-__all__ = ["RepairLoss", "SalvagedStore"]
-
 
 class RepairLoss(msgspec.Struct, frozen=True):
     """Loss that a repair reports."""

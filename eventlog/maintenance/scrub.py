@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Commit
     from eventlog.session.session import Sessions
 
-__all__ = ["scrub"]
-
 
 def scrub(store: Sessions) -> VacuumResult:
     """Remove redacted, freed and erased content from the files of a store.

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from eventlog.log.postgres.engine import PostgresLog
     from eventlog.log.postgres.tables import Tables
 
-__all__ = ["backup_to_directory", "restore_to_server"]
-
 
 def backup_to_directory(log: PostgresLog, to: Path, *, on_progress: Progress | None) -> BackupResult:
     """Copy what is committed by now into a store directory, while writers go on."""

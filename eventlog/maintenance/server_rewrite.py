@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Commit
     from eventlog.log.postgres.engine import PostgresLog
 
-__all__ = ["empty_rows", "rewrite_on_server"]
-
 _PAGE = 1000
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.embedded.engine import EmbeddedLog
 
-__all__ = ["rewrite"]
-
 
 def rewrite(log: Log, changes: Mapping[str, Change] | None = None, *, time: int | None = None) -> VacuumResult:
     """Write the store anew without the events of erased sessions.

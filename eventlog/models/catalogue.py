@@ -19,8 +19,6 @@ from eventlog.errors.base import brief
 from eventlog.validation import require, require_limits, require_or_none
 from eventlog.values import Limits, Model, Price, Tokens
 
-__all__ = ["KnownModel", "ModelCatalogue", "Rates", "shipped"]
-
 _EXACT = Context(prec=100)
 _MILLION = Decimal(1_000_000)
 NEAR = 3

@@ -31,8 +31,6 @@ from eventlog.codec.payload import FOREIGN, is_encrypted, is_foreign
 from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError
 from eventlog.log.commit import Commit
 
-__all__ = ["KEY_BYTES", "Batch", "batch_of", "key_of", "pack"]
-
 FORMAT = 1
 _Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 KEY_BYTES = 16

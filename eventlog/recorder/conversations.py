@@ -47,8 +47,6 @@ from eventlog.recorder.factory import open_from
 from eventlog.recorder.faults import FAULTS
 from eventlog.recorder.subscription import NotifyingRecorder
 
-__all__ = ["ConversationEvent", "ConversationFactory", "ConversationMapper", "ConversationRecorder"]
-
 _COMMITS = 200
 """Commits that one page reads."""
 

@@ -35,8 +35,6 @@ from eventlog.recorder.recorders import (
 )
 from eventlog.recorder.stream import RecorderStream
 
-__all__ = ["LogFactory", "open_from"]
-
 PATH = "EVENTLOG_PATH"
 READ_ONLY = "EVENTLOG_READ_ONLY"
 KEY_FILE = "EVENTLOG_KEY_FILE"

@@ -20,8 +20,6 @@ from eventsourcing import persistence as theirs
 
 from eventlog import errors as ours
 
-__all__ = ["FAULTS"]
-
 _TABLE: tuple[tuple[type[ours.EventlogError], type[theirs.PersistenceError]], ...] = (
     (ours.ConflictError, theirs.IntegrityError),
     (ours.AlreadyExistsError, theirs.IntegrityError),

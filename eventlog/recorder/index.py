@@ -34,8 +34,6 @@ from eventlog.log.contract import Log
 from eventlog.recorder.batch import batch_of
 from eventlog.recorder.index_table import NO_RUNS, IndexTable, Run, between, encode, has, insert
 
-__all__ = ["BLOCK", "OriginatorIndex"]
-
 BLOCK = 2048
 """Stream versions in a block of the lowest level."""
 _LEVELS = 11

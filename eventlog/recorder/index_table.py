@@ -22,8 +22,6 @@ from typing import TypeAlias, overload
 
 from eventlog.recorder.batch import KEY_BYTES
 
-__all__ = ["NO_RUNS", "IndexTable", "Run", "between", "encode", "has", "insert"]
-
 Run: TypeAlias = tuple[int, int, int]
 
 NO_RUNS: Sequence[Run] = ()

@@ -27,8 +27,6 @@ from eventlog.recorder.faults import FAULTS
 from eventlog.recorder.stream import RecorderStream
 from eventlog.recorder.subscription import NotifyingRecorder
 
-__all__ = ["LogAggregateRecorder", "LogApplicationRecorder", "LogProcessRecorder", "LogTrackingRecorder"]
-
 _PATIENCE = 0.05
 """Seconds after which a wait checks whether it was interrupted."""
 

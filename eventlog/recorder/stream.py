@@ -32,8 +32,6 @@ from eventlog.recorder.batch import Batch, batch_of, key_of, pack
 from eventlog.recorder.index import OriginatorIndex
 from eventlog.recorder.index_table import Run
 
-__all__ = ["RecorderStream"]
-
 _ENTRY = FOREIGN + b"eventsourcing"
 _NEAR = 256
 """Versions between two events that are still read in one go."""

@@ -15,8 +15,6 @@ from eventsourcing.persistence import ApplicationRecorder, Notification, Subscri
 from eventlog.log.contract import Log
 from eventlog.recorder.faults import FAULTS
 
-__all__ = ["LogSubscription", "NotificationSource", "NotifyingRecorder"]
-
 _PAGE = 500
 _PATIENCE = 0.1
 """Seconds after which a waiting subscription checks whether it was stopped."""

@@ -39,8 +39,6 @@ from eventlog.state.decide import decide
 from eventlog.state.state import State
 from eventlog.validation import each, require, require_function, require_or_none, require_version
 
-__all__ = ["Feed"]
-
 T = TypeVar("T")
 
 

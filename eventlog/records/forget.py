@@ -20,9 +20,6 @@ from eventlog.records.read import StoredRecord, events_of, stored_records
 from eventlog.session.session import Session
 from eventlog.state.state import State
 
-__all__ = ["forget"]
-
-
 _ENDS = (ev.MessageFinished, ev.StepFinished, ev.MessageRemoved)
 """Ends of a message, which stays ended or removed though their record is forgotten."""
 

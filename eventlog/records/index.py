@@ -20,8 +20,6 @@ from eventlog.history.effective_history import History, StreamRange
 from eventlog.history.ranges import Range, without
 from eventlog.log.contract import Log
 
-__all__ = ["RecordIndex"]
-
 _KIND = "records 1"
 
 

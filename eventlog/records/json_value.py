@@ -15,8 +15,6 @@ import msgspec
 from eventlog.errors import CallError
 from eventlog.validation import MAX_DEPTH, a_kind
 
-__all__ = ["digest_of", "dumped", "parsed", "require_value"]
-
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 

@@ -26,8 +26,6 @@ from eventlog.log.contract import Log
 from eventlog.records.json_value import parsed
 from eventlog.values import Body, Content
 
-__all__ = ["Forgotten", "Redacted", "StoredRecord", "events_of", "stored_records", "values_of"]
-
 
 class Forgotten(msgspec.Struct, frozen=True):
     """Stands for a record that was forgotten."""

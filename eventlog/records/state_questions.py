@@ -14,18 +14,6 @@ from eventlog.state.settling import closing_message
 from eventlog.state.state import State
 from eventlog.values import MessageError, Tokens, Tool, Usage
 
-__all__ = [
-    "Earlier",
-    "OpenThings",
-    "answered_part",
-    "birth_of",
-    "has_message",
-    "has_part",
-    "interrupted_call",
-    "is_effective",
-    "last_user_upto",
-]
-
 
 class Earlier:
     """The appends of a session up to a version."""

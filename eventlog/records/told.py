@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from eventlog.events import Event
     from eventlog.importers.common.builder import RecordMapping
 
-__all__ = ["ToldBuilder", "ToldConversation", "digest_of_request"]
-
 T = TypeVar("T")
 Ask = Callable[[Callable[[State], T]], T]
 

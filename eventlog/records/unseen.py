@@ -19,8 +19,6 @@ from eventlog.state.facts import CODE_BITS
 from eventlog.state.state import State
 from eventlog.values import Tool
 
-__all__ = ["NumberOf", "Seen", "Unseen"]
-
 T = TypeVar("T")
 Finishes = Callable[[str], ev.MessageFinished | None]
 """Finds the event by which the append itself finishes an answer."""

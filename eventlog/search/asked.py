@@ -15,8 +15,6 @@ from eventlog.search.said import KINDS
 from eventlog.search.spacing import has_word, phrase
 from eventlog.validation import require, require_or_none
 
-__all__ = ["Asked", "asked_for", "match_of"]
-
 MAX_WORDS = 64
 """Most words and phrases of a search."""
 MAX_CHARACTERS = 4_096

@@ -18,8 +18,6 @@ from eventlog.search.commit_rows import Update
 from eventlog.search.file import IndexFile, end_transaction
 from eventlog.search.rows import Rows
 
-__all__ = ["Follower"]
-
 _COMMITS = 512
 """Commits asked for at a time."""
 _CHARACTERS = 8_000_000

@@ -24,8 +24,6 @@ from eventlog.search.rows import Named, Rows, name_of
 from eventlog.search.said import said_by
 from eventlog.values import Content, MessageError, Reasoning, Tool
 
-__all__ = ["PIECE", "Update", "deltas_of", "reader_of"]
-
 PIECE = 65_536
 """Characters of a piece at most; the words of a search are all in one piece."""
 _OVERLAP = 128

@@ -21,8 +21,6 @@ from threading import RLock
 
 from eventlog.errors import BusyError, DamagedError, EventlogError, StorageError
 
-__all__ = ["MEMORY", "SLOTS", "IndexFile", "StrayRowError", "end_transaction", "is_damage", "sqlite_errors"]
-
 MEMORY = ":memory:"
 SLOTS = 16
 """Rows of a second; those over that take the next free number."""

@@ -6,8 +6,6 @@ import msgspec
 
 from eventlog.search.said import Kind
 
-__all__ = ["SearchHit", "SearchPage"]
-
 
 class SearchHit(msgspec.Struct, frozen=True):
     """A text in which all the words were found."""

@@ -17,8 +17,6 @@ from eventlog.search.file import StrayRowError
 from eventlog.search.said import KINDS, said_by
 from eventlog.values import Tool
 
-__all__ = ["Beginning", "Row", "TextReader"]
-
 _FIELDS = {"call": "input", "result": "output"}
 
 

@@ -22,8 +22,6 @@ from eventlog.search.said import KINDS
 from eventlog.search.sight import Sights, Viewer
 from eventlog.search.spacing import CLOSE, OPEN, original_ranges, spaced
 
-__all__ = ["Results", "cut_around", "matched"]
-
 _TABLE = (
     "CREATE VIRTUAL TABLE words USING fts5 "
     "(text, tokenize=\"unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'\")"

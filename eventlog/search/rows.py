@@ -14,8 +14,6 @@ from eventlog.search.file import SLOTS
 from eventlog.search.spacing import spaced
 from eventlog.values import Model, Tokens, Usage
 
-__all__ = ["Named", "Rows", "name_of", "second_of"]
-
 _LAST_SECOND = 1 << 40
 _LARGEST = 1 << 40
 """Tokens of a call, at most."""

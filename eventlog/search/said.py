@@ -12,8 +12,6 @@ from eventlog import events as ev
 from eventlog.validation import json_value
 from eventlog.values import Content, Reasoning, Subtask, Text
 
-__all__ = ["FIELDS", "KINDS", "Kind", "said_by"]
-
 Kind: TypeAlias = Literal["user", "assistant", "reasoning", "call", "result"]
 """Who says a text: the user, the model, the model in its reasoning or in a call, a tool."""
 KINDS: tuple[Kind, ...] = ("user", "assistant", "reasoning", "call", "result")

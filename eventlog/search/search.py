@@ -29,8 +29,6 @@ from eventlog.search.results import Results
 from eventlog.search.usage import UsageByDay, usage_by_day
 from eventlog.validation import require, require_or_none, require_wait
 
-__all__ = ["MAX_MEMORY", "Searcher"]
-
 MAX_MEMORY = 64_000_000
 """Most characters of a store that is searched without an index file."""
 _PASSING = (ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM, EIO, ENOENT)

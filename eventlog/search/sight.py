@@ -20,8 +20,6 @@ from eventlog.history.ranges import Range, covers, merged
 from eventlog.log.contract import Log
 from eventlog.search.rows import name_of
 
-__all__ = ["Sight", "Sights", "Viewer"]
-
 
 class Viewer:
     """A session in which texts are found, with what it hides and marks."""

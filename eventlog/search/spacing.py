@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from unicodedata import category
 
-__all__ = ["CLOSE", "OPEN", "has_word", "original_ranges", "phrase", "spaced"]
-
 OPEN, CLOSE = "\x01", "\x02"
 """Marks before and behind a word that was found; a spaced text has neither by itself."""
 _RUN = re.compile(

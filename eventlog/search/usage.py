@@ -17,8 +17,6 @@ from eventlog.models.catalogue import KnownModel, ModelCatalogue
 from eventlog.search.asked import label_of
 from eventlog.values import Tokens
 
-__all__ = ["COUNTS", "DAY", "TOKENS", "DayUsage", "UsageByDay", "total", "usage_by_day"]
-
 DAY = 86_400_000
 """Milliseconds of a day."""
 COUNTS = ("replies", "errors", "calls", "failed", "unpriced", "estimated")

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from eventlog.state.facts import PartFacts
     from eventlog.state.state import State
 
-__all__ = ["Allow", "Answer", "AskedCall", "Deny", "Edit", "Given", "answer_call", "asked_calls", "has_asked"]
-
 
 class Allow(msgspec.Struct, frozen=True):
     """The call may run as it is."""

@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from eventlog.session.reader import SessionReader
     from eventlog.state.state import State
 
-__all__ = [
-    "allowed_at",
-    "ask_at",
-    "ask_event",
-    "call_digest",
-    "is_redacted",
-    "ready_to_run",
-    "tool_of",
-]
-
 SALT = 16
 """Bytes of a salt."""
 

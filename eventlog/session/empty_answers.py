@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from eventlog.state.facts import MessageFacts
     from eventlog.state.state import State
 
-__all__ = ["ending_of", "second_idle_answer"]
-
 
 def ending_of(reader: SessionReader, message: str, reason: str, api: str) -> ev.MessageFinished:
     """Return the last event of a reply without calls, of which a loop would ask again.

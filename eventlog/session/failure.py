@@ -12,8 +12,6 @@ from eventlog.streams.refusals import MEDIA, OPAQUE, OVERFLOW, RATE, refusal_kin
 from eventlog.streams.retry_after import asked_wait
 from eventlog.values import MessageError
 
-__all__ = ["CRASHED", "NOT_BEFORE", "ROLLED_BACK", "failure_of", "is_crash", "is_disconnect", "provider_error"]
-
 CRASHED = MessageError("aborted", "interrupted")
 """How a reply is closed that broke off: its turn goes on."""
 ROLLED_BACK = "rolled back"

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from eventlog.session.tool_call import ToolCall
     from eventlog.values import PartKind, Usage
 
-__all__ = ["ABORTED", "LOOK_SECONDS", "Fillable", "Filled", "Filling", "chunks_of", "fill_with", "is_whole_answer"]
-
 ABORTED = "aborted"
 """Reason of an answer that a user's stop ended."""
 LOOK_CHUNKS, LOOK_SECONDS = 16, 0.5

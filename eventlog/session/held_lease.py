@@ -29,8 +29,6 @@ from eventlog.errors import LeaseHeldError
 from eventlog.validation import require_wait
 from eventlog.values import Retry
 
-__all__ = ["A_LEASE", "POLL", "TAKEN_OVER", "Block", "Lease", "unless_held"]
-
 T = TypeVar("T")
 
 A_LEASE = "a lease is what `with session.lease() as lease:` gives"

@@ -21,8 +21,6 @@ from eventlog.session.owner import Owner
 from eventlog.validation import a_kind, require, require_call, require_or_none
 from eventlog.values import Body, Content, Model, Price, Tokens, Usage
 
-__all__ = ["Host"]
-
 
 class Host:
     """Services that the sessions of a store share.

@@ -27,16 +27,6 @@ from eventlog.values import (
     Truncation,
 )
 
-__all__ = [
-    "JSON_FIELDS",
-    "as_json",
-    "model_of",
-    "require_sound_json",
-    "stored_attachment",
-    "stored_kind",
-    "stored_truncation",
-]
-
 JSON_FIELDS: dict[type[Struct], tuple[str, ...]] = {
     ev.MetadataSet: ("value",),
     ev.SettingsSet: ("policy",),

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Protocol, TypeVar, cast
 
-__all__ = ["Kept", "Reading"]
-
 
 class Reading(Protocol):
     """Reading of one session."""

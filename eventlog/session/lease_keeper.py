@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.session.host import Host
 
-__all__ = ["LeaseKeeper"]
-
 
 class LeaseKeeper:
     """A handle's lease: acquired, nested, renewed, released.  Safe across threads."""

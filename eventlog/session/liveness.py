@@ -10,8 +10,6 @@ from functools import partial
 from eventlog.session.host import Host
 from eventlog.session.owner import LIVE
 
-__all__ = ["begin", "expire_stopped"]
-
 
 def begin(host: Host, close: Callable[[], None]) -> Callable[[], None]:
     """Register an open store, to be closed at interpreter exit; the result unregisters it.

@@ -25,8 +25,6 @@ from eventlog.state.waiting_calls import effective_call
 from eventlog.validation import a_kind, each, require, require_or_none
 from eventlog.values import Attachment, File, Json, Model, PartKind, Text, Truncation
 
-__all__ = ["MessageCommands", "Sent"]
-
 
 class Sent(Protocol):
     """A view, or a request of the window: the messages that a model is sent."""

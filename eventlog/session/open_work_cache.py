@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.commit import Head
 
-__all__ = ["OpenWork", "Work"]
-
 Work: TypeAlias = Literal["open", "asked", ""]
 """The work left in a session: "asked" if it is a person's answers alone."""
 

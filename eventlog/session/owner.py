@@ -18,18 +18,6 @@ from eventlog.log.commit import LeaseState
 from eventlog.log.contract import Log
 from eventlog.logger import logger
 
-__all__ = [
-    "LIVE",
-    "RESTING",
-    "Owner",
-    "is_live",
-    "may_be_replaced",
-    "owner_of",
-    "release_lease",
-    "renew_lease",
-    "take_lease",
-]
-
 LIVE: WeakValueDictionary[str, object] = WeakValueDictionary()
 """The hosts of the open stores of this process, which may hold leases, by the store's id."""
 RESTING: set[tuple[str, bytes, int]] = set()

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from eventlog.session.executor import Executor
     from eventlog.session.registry import SessionRegistry
 
-__all__ = ["Occurrence", "RedactionResult", "redact"]
-
 SHORTEST = 8
 """Characters under which a text is not searched for: it would be found everywhere."""
 SHORTEST_LINE = 24

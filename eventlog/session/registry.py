@@ -27,8 +27,6 @@ from eventlog.state.committed import CommittedState
 from eventlog.state.state import State
 from eventlog.validation import require
 
-__all__ = ["SessionRegistry", "check_session_id"]
-
 
 def check_session_id(id: str) -> None:
     """Raise `CallError` or `LimitError` unless a session may begin under this id."""

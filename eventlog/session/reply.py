@@ -34,8 +34,6 @@ from eventlog.values import Json, MessageError, PartKind, Reasoning, Retry, Text
 if TYPE_CHECKING:
     from eventlog.session.executor import Executor
 
-__all__ = ["Reply"]
-
 
 class Reply(Fillable):
     """An assistant message, open inside its `with` block; `fill` takes a provider's answer.

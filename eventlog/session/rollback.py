@@ -15,8 +15,6 @@ from eventlog.state.settling import closing
 from eventlog.validation import require_or_none, require_version
 from eventlog.values import Patch
 
-__all__ = ["RollbackResult", "redo", "rollback"]
-
 
 class RollbackResult(NamedTuple):
     """The version of a rollback, its target, and the file states made after the target."""

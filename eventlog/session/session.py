@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from eventlog.session.reader import SessionReader
     from eventlog.session.redact import RedactionResult
 
-__all__ = ["RollbackResult", "Session", "Sessions", "handle_of"]
-
 
 class Sessions(Protocol):
     """A store as its sessions, and work on several of them, see it.

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Head
     from eventlog.session.session import Session, Sessions
 
-__all__ = ["Begin", "Names", "begin_named", "free_erased", "keep_told", "open_named"]
-
 Begin: TypeAlias = Callable[[str, ev.NameGiven], "Session"]
 """Begins a session with this id, and the event in its first append."""
 

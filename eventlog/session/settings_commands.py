@@ -11,8 +11,6 @@ from eventlog.session.inputs import as_json, model_of, require_sound_json
 from eventlog.validation import each, require_json, require_limits
 from eventlog.values import Json, Limits, Model, Todo, Usage
 
-__all__ = ["SettingsCommands"]
-
 
 class SettingsCommands:
     """The commands of a handle that record settings, and facts beside the messages."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from eventlog.session.executor import Executor
     from eventlog.session.session import Sessions
 
-__all__ = ["MAX_NAME_BYTES", "Shelf", "check_name", "find_shelf", "open_shelf", "shelf_names"]
-
 MAX_NAME_BYTES = 200
 """Longest name of a shelf, in bytes of UTF-8."""
 

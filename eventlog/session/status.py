@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Log
     from eventlog.session.registry import SessionRegistry
 
-__all__ = ["KEY", "is_run", "is_unfinished", "state_of", "unfinished"]
-
 KEY = b"unfinished\0\x03"
 """Key of the derived value; its last byte is the version of its meaning."""
 CHECKSUM = 16

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from eventlog.session.registry import SessionRegistry
     from eventlog.state.state import State
 
-__all__ = ["stop_asked", "stop_subsessions", "subsession_in", "subsession_metadata", "waiting_subsession"]
-
 _KEY = "sessionId"
 """Names the sub-session in the metadata of a call, as OpenCode does."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from eventlog.session.executor import Executor
     from eventlog.session.held_lease import Lease
 
-__all__ = ["LONG_DELTA", "MAX_DELTA", "TextStream"]
-
 LONG_DELTA = 4096
 """Characters from which on a delta is weighed against the room of the buffer."""
 MAX_DELTA = 16 * 1024 * 1024

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from eventlog.session.executor import Executor
     from eventlog.session.held_lease import Lease
 
-__all__ = ["ToolCall"]
-
 
 class ToolCall:
     """A tool call of a message: pending, running, then completed or failed."""

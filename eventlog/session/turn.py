@@ -33,8 +33,6 @@ from eventlog.values import MessageError, Retry
 if TYPE_CHECKING:
     from eventlog.session.executor import Executor
 
-__all__ = ["Turn", "TurnState"]
-
 MARGIN = 0.25
 """Seconds beyond the flush interval for which a turn waits for a lease that may rest."""
 LONGEST_REST = 3.25

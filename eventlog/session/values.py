@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from eventlog.history.value_tree import Change
     from eventlog.session.executor import Executor
 
-__all__ = ["StoredValue", "Values", "value_event"]
-
 FIRST, TOGETHER = 8, 512
 """Values whose events are read together: the first ones, and at most."""
 

@@ -19,8 +19,6 @@ from eventlog.state.chunk import Row, decode_row, encode_row
 from eventlog.state.run import new_modulus
 from eventlog.state.stored_facts import Growth, Source, StoredArchive, StoredFacts, StoredRows, grown
 
-__all__ = ["FactArchive"]
-
 
 class FactArchive:
     """The archived facts of one session.  Not safe across threads: its owner has a lock."""

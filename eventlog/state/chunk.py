@@ -14,8 +14,6 @@ import msgspec
 from eventlog.compression import pack, unpack
 from eventlog.state.facts import CODE_BITS, Changes, MessageFacts, PartFacts
 
-__all__ = ["Row", "decode_row", "encode_row", "hash_of", "pack_rows", "unpack_rows"]
-
 Row: TypeAlias = tuple[str, MessageFacts]
 """A message's id and facts."""
 _PlainPart: TypeAlias = tuple[str, int, str, str, str, Changes, Changes, Changes]

@@ -19,8 +19,6 @@ from eventlog.log.contract import Log
 from eventlog.state.loader import apply_spans, load_state, newest_state, save_state
 from eventlog.state.state import State
 
-__all__ = ["CHECKPOINT_EVENTS", "CommittedState"]
-
 CHECKPOINT_EVENTS = 1_000
 """Events, a run of deltas as one, after which the state is stored: opening stays short."""
 

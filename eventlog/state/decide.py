@@ -23,8 +23,6 @@ from eventlog.validation import a_kind
 MAX_TIME = 1 << 53
 """Bound of times, in UTC milliseconds before or after 1970."""
 
-__all__ = ["allowed_deltas", "decide", "kinds_of", "needs_no_lease", "require_items"]
-
 _LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
     (
         ev.SessionStarted,

@@ -13,8 +13,6 @@ from eventlog.state.state import State
 from eventlog.state.waiting_calls import asked, waiting
 from eventlog.values import File, Opaque, PartKind, Patch, Reasoning, Text, Tool
 
-__all__ = ["COUNTED", "EVOLVE", "evolve"]
-
 
 def evolve(state: State, event: ev.Event) -> None:
     """Apply the next event of the session."""

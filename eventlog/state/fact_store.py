@@ -14,8 +14,6 @@ from typing import TypeVar
 from eventlog.state.archive import FactArchive
 from eventlog.state.facts import MessageFacts, PartFacts
 
-__all__ = ["HOT", "FactMap", "FactStore"]
-
 HOT = 64
 """Messages that are never archived: the newest."""
 AT_ONCE = 32

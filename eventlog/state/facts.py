@@ -14,18 +14,6 @@ from typing import TypeAlias
 
 import msgspec
 
-__all__ = [
-    "CODES",
-    "CODE_BITS",
-    "CODE_MASK",
-    "NAMES",
-    "Changes",
-    "MessageFacts",
-    "PartFacts",
-    "PinFacts",
-    "versions_of",
-]
-
 Changes: TypeAlias = tuple[int, ...]
 """`version << CODE_BITS | code`, oldest first."""
 

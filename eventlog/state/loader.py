@@ -26,8 +26,6 @@ from eventlog.state.stored import canonical, decode_messages, decode_state, enco
 from eventlog.state.stored_facts import StoredMessages
 from eventlog.state.version_log import Entry, VersionLog
 
-__all__ = ["STATE", "LogRows", "apply_spans", "load_state", "newest_state", "save_state", "wrong_checkpoints"]
-
 STATE = "state 11"
 """Kind of the checkpoints; the number is that of the format and its meaning."""
 UNDO_ENTRIES = 4096

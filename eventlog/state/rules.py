@@ -19,8 +19,6 @@ from eventlog.state.waiting_calls import asked, call_answered, call_asked, in_st
 from eventlog.validation import require
 from eventlog.values import Opaque, Reasoning, Tool
 
-__all__ = ["MAX_NOTE_BYTES", "RULES", "check", "check_deltas"]
-
 MAX_NOTE_BYTES = 1024
 """Longest note of a session, in bytes of UTF-8."""
 

@@ -19,8 +19,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-__all__ = ["BLOCK_MESSAGES", "MAX_BLOCKS", "Bucket", "NewRun", "Run", "new_modulus", "runs_to_merge"]
-
 BLOCK_MESSAGES = 256
 BUCKET_IDS = 900
 """Ids of a bucket on average: at 4 bytes each, fuller buckets fit a page, too."""

@@ -10,18 +10,6 @@ from eventlog.state.state import State
 from eventlog.state.waiting_calls import asked, asked_at, may_run, waiting
 from eventlog.values import INTERRUPTED, MessageError
 
-__all__ = [
-    "ASKED",
-    "closing",
-    "closing_message",
-    "closing_parts",
-    "closing_texts",
-    "denials",
-    "has_run",
-    "said_in_step",
-]
-
-
 ASKED = "tool-calls"
 """Reason of a finished reply whose calls wait for a person."""
 

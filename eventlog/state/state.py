@@ -20,20 +20,8 @@ from eventlog.errors import NotFoundError
 from eventlog.history.effective_history import END, History, has_seen
 from eventlog.history.ranges import Range, covers, shared
 from eventlog.state.fact_store import FactMap, FactStore
-from eventlog.state.facts import (
-    CODE_BITS,
-    CODE_MASK,
-    CODES,
-    NAMES,
-    Changes,
-    MessageFacts,
-    PartFacts,
-    PinFacts,
-)
+from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, MessageFacts, PartFacts, PinFacts
 from eventlog.state.version_log import VersionLog
-
-__all__ = ["GOES_ON", "MessageFacts", "PartFacts", "State"]
-
 
 GOES_ON = ("tool-calls", "tool_calls", "tool_use", "unknown", None)
 """Reasons of a finished reply after which the model is called again."""

@@ -21,8 +21,6 @@ from eventlog.state.state import State
 from eventlog.state.stored_facts import FACTS, Source, StoredArchive, StoredFacts, StoredMessages, StoredRows
 from eventlog.state.version_log import StoredLog, VersionLog
 
-__all__ = ["Row", "StoredState", "canonical", "decode_messages", "decode_state", "encode_state", "mark_stored"]
-
 Row = tuple[str, int, bytes | None]
 """A row beside a checkpoint: kind, number, and bytes or None to delete it."""
 LOGS = ("opens", "users", "counts", "removals", "files", "asks", "tools")

@@ -18,17 +18,6 @@ from eventlog.history.derived import LostRowError, found
 from eventlog.state.chunk import Row, hash_of, pack_rows, unpack_rows
 from eventlog.state.run import BLOCK_MESSAGES, MAX_BLOCKS, Bucket, NewRun, Run, runs_to_merge
 
-__all__ = [
-    "FACTS",
-    "Growth",
-    "Source",
-    "StoredArchive",
-    "StoredFacts",
-    "StoredMessages",
-    "StoredRows",
-    "grown",
-]
-
 FACTS = "facts 1"
 """Kind of the rows of runs; the number is that of their format."""
 

@@ -19,8 +19,6 @@ from eventlog.history.derived import decoded, found
 from eventlog.history.effective_history import History
 from eventlog.state.stored_facts import StoredRows
 
-__all__ = ["Entry", "Pack", "StoredLog", "VersionLog"]
-
 RECENT = 512
 """Entries from which on the older half is packed."""
 COUNT_BITS = 16

@@ -12,20 +12,6 @@ from eventlog.errors.base import brief
 from eventlog.state.facts import PartFacts, versions_of
 from eventlog.state.state import State
 
-__all__ = [
-    "asked",
-    "asked_at",
-    "call_answered",
-    "call_asked",
-    "effective_call",
-    "in_state",
-    "may_run",
-    "tool_failed",
-    "tool_running",
-    "waiting",
-    "waits_for_answer",
-]
-
 
 def asked(state: State) -> tuple[str, ...]:
     """Return the calls that were asked and have no result; some are allowed, or run."""

@@ -19,8 +19,6 @@ from eventlog.streams.records import dump, object_of, objects_of, text_of
 from eventlog.streams.steps import Step
 from eventlog.validation import a_kind, require_function, require_or_none
 
-__all__ = ["API", "AnswerReader", "is_known", "plain"]
-
 API: TypeAlias = Literal["openai-chat", "openai-responses", "anthropic", "gemini"]
 
 

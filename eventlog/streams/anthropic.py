@@ -13,8 +13,6 @@ from eventlog.streams.records import dump, metadata_of, object_of, objects_of, t
 from eventlog.streams.steps import Answered, Argued, Called, Closed, Compacted, Ended, Kept, Said, Step, Used
 from eventlog.streams.tokens import anthropic_usage
 
-__all__ = ["COMPACTION", "AnthropicReader", "reason_of"]
-
 COMPACTION = "anthropic.compaction"
 """Kind of an `Opaque` part."""
 _PROVIDER = "anthropic"

@@ -14,8 +14,6 @@ from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, E
 from eventlog.streams.tokens import gemini_usage
 from eventlog.values import File
 
-__all__ = ["GeminiReader"]
-
 _PROVIDER = "google"
 _REASONS = {
     "STOP": "stop",

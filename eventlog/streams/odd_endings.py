@@ -5,8 +5,6 @@ from __future__ import annotations
 from eventlog.streams.records import dump, is_whole
 from eventlog.values import Json
 
-__all__ = ["FILTERED", "UNKNOWN", "WITHHELD", "input_of", "not_whole"]
-
 UNKNOWN = "unknown"
 """Reason of an answer whose stream ended without one."""
 FILTERED = "content-filter"

@@ -19,8 +19,6 @@ from eventlog.streams.steps import Argued, Attached, Called, Closed, Ended, Said
 from eventlog.streams.tokens import chat_usage
 from eventlog.values import File
 
-__all__ = ["ChatReader", "reason_of"]
-
 _REASONS = {"tool_calls": "tool-calls", "function_call": "tool-calls", "content_filter": "content-filter"}
 _TEXT = frozenset({"role", "content"})
 _ARGUMENTS = frozenset({"index", "type", "function"})

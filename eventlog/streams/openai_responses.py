@@ -28,8 +28,6 @@ from eventlog.streams.steps import (
 from eventlog.streams.tokens import responses_usage
 from eventlog.values import File
 
-__all__ = ["COMPACTION", "COMPACTIONS", "ResponsesReader"]
-
 COMPACTION = "openai.compaction"
 """Kind of an `Opaque` part."""
 COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})

@@ -9,9 +9,6 @@ import msgspec
 from eventlog.validation import json_value
 from eventlog.values import Json
 
-__all__ = ["dump", "is_whole", "metadata_of", "number_of", "object_of", "objects_of", "text_of", "unused_id"]
-
-
 _MOST = 1 << 53
 
 

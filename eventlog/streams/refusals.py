@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-__all__ = ["KINDS", "MEDIA", "OPAQUE", "OVERFLOW", "RATE", "TRANSIENT", "Kind", "kind_of", "refusal_kind", "status_of"]
-
 Kind: TypeAlias = Literal[
     "overflow", "media", "rate", "opaque-state", "billing", "auth", "content-filter", "unknown-model", "transient"
 ]

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from math import isfinite
 
-__all__ = ["asked_wait", "seconds_asked"]
-
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0}
 _SPAN = r"((?:\d+(?:\.\d+)?(?:ms|[smh]))+)"
 _WORDS = re.compile(

@@ -9,8 +9,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from eventlog.values import File, Json, Usage
 
-__all__ = ["Answered", "Argued", "Attached", "Called", "Closed", "Compacted", "Ended", "Kept", "Said", "Step", "Used"]
-
 
 class Said(NamedTuple):
     """A piece of text or reasoning; a piece of another `part` begins another part."""

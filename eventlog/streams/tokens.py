@@ -10,8 +10,6 @@ from eventlog.values import Tokens, Usage
 
 _DEAREST = 1_000_000_000
 
-__all__ = ["anthropic_usage", "chat_usage", "gemini_usage", "price_of", "responses_usage", "usage_of_gemini"]
-
 
 def chat_usage(found: dict[str, Any]) -> Usage:
     """Return the usage of Chat Completions; a cost is taken where the server sends one."""

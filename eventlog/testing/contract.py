@@ -23,8 +23,6 @@ from eventlog.testing.place import PATIENCE, Place, holding
 from eventlog.testing.said import ODD_VALUES, Chat, Said, is_same, user, words_of
 from eventlog.testing.worker import Program, run_programs
 
-__all__ = ["AdapterContract"]
-
 NAME = "chat"
 ALIKE = (*["chat", "chat/1", "chat%2F1", "chat:1", "Chat", "cha", "chaté", "chaté"], "chat ", "c" * 300, "c" * 301)
 """Names of which one begins another, or would be it if they were quoted, cut or folded."""

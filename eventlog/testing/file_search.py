@@ -7,8 +7,6 @@ from pathlib import Path
 
 import zstandard
 
-__all__ = ["files_with", "holds", "pieces"]
-
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _STEP = 256
 _DEPTH = 3

@@ -12,8 +12,6 @@ from eventlog.log.commit import Append
 from eventlog.open_store import open_store
 from eventlog.store import Store
 
-__all__ = ["Held", "Place", "holding"]
-
 PATIENCE = 10.0
 """Seconds after which work that should have gone on is taken for stuck."""
 

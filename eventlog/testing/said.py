@@ -10,8 +10,6 @@ import msgspec
 
 from eventlog.session.session import Session
 
-__all__ = ["ODD_VALUES", "Chat", "Said", "is_same", "plain", "user", "words_of"]
-
 Kind: TypeAlias = Literal["user", "call", "result"]
 
 

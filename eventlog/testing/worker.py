@@ -13,8 +13,6 @@ from eventlog.log.commit import Append
 from eventlog.testing.place import Place
 from eventlog.testing.said import Said
 
-__all__ = ["Outcome", "Program", "run_programs"]
-
 
 class Program(NamedTuple):
     """Batches to add to the conversation of a name, in a process of its own."""

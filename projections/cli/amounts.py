@@ -6,8 +6,6 @@ from decimal import Decimal
 
 from projections.cli.table import Cell
 
-__all__ = ["dollars", "number"]
-
 _SMALL = Decimal("0.01")
 _MILLION = 1_000_000
 

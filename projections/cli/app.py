@@ -17,8 +17,6 @@ from projections.cli.exits import Exit, classify
 from projections.cli.registry import Commands
 from projections.cli.words import COMPLETION, STORE, Context, flag
 
-__all__ = ["PROGRAM", "run"]
-
 _CODES = (
     "`eventlog COMMAND --help` explains a command; --store, --key-file and --json may stand before or behind it. "
     "Exit codes: 0 done, 1 faults found, 2 wrong call, 3 not found, 4 data damaged, 5 busy, 6 storage failed, "

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from projections.cli.screen import columns, console
 
-__all__ = ["FILL", "FREE", "Slice", "draw_bar"]
-
 COLOURS = (33, 208, 40, 201, 226, 51, 196, 141, 130, 118, 219, 30)
 """Colours that differ on dark and on light terminals, one for each kind."""
 FREE_COLOUR = "bright_black"

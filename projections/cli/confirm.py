@@ -9,8 +9,6 @@ import click
 from projections.cli import output
 from projections.cli.exits import UsageFault
 
-__all__ = ["confirm"]
-
 
 def confirm(*lines: str, yes: bool, done: str = "erased") -> None:
     """Ask whether to do what the lines say; raises `UsageFault` unless the answer is yes.

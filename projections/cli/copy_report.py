@@ -11,8 +11,6 @@ from projections.reports.wording import counted
 if TYPE_CHECKING:
     from eventlog.maintenance.destination import BackupResult
 
-__all__ = ["print_copy"]
-
 
 def print_copy(result: BackupResult, to: Path | str, *, json: bool) -> None:
     """Print what was copied to a directory or a server."""

@@ -27,8 +27,6 @@ import click
 if TYPE_CHECKING:
     from eventlog.errors import EventlogError
 
-__all__ = ["BusyFault", "CompactionFault", "Exit", "FileFault", "UsageFault", "classify"]
-
 
 class Exit(IntEnum):
     """The exit codes, as listed above."""

@@ -19,8 +19,6 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["guarded"]
-
 _FAULTS = frozenset({signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL})
 _FORWARDED = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 _FROM_KERNEL = 0x80

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from eventlog.errors import LeaseHeldError
     from eventlog.session.session import Sessions
 
-__all__ = ["naming_holders", "runner"]
-
 _WORDS = 60
 """Characters of a program's name, and of a question, that are shown."""
 

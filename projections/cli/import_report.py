@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from eventlog.importers import Report, Skipped
 
-__all__ = ["refusal_lines", "report_lines"]
-
 _NUMBERS = 8
 """How many line numbers are shown of records that were skipped for one reason."""
 

@@ -13,8 +13,6 @@ from projections.cli.exits import UsageFault
 if TYPE_CHECKING:
     from eventlog.importers import Folder
 
-__all__ = ["Source", "followed", "sources"]
-
 PIPE = "-"
 """Stands for standard input."""
 

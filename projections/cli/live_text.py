@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from eventlog.codec.decoded import Recorded
     from eventlog.values import Content
 
-__all__ = ["LivePrinter"]
-
 _ROLES = {"user": "cyan", "assistant": "green"}
 
 

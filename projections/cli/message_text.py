@@ -18,9 +18,7 @@ from projections.view.opening_words import arguments, opening
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from projections.transcript.transcript import TranscriptMessage, TranscriptPart
-
-__all__ = ["MessagePrinter", "short_ids_of"]
+    from projections.transcript.message import TranscriptMessage, TranscriptPart
 
 LINES = 12
 """Lines that a terminal gets of a result."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from projections.cli import output
 from projections.reports.wording import counted
 
-__all__ = ["note_more"]
-
 
 def note_more(shown: int, noun: str, following: str, *, by_cursor: bool, everything: str = "") -> None:
     """Say how to go on behind a page of `shown` entries that is not the last.

@@ -7,8 +7,6 @@ from click import argument, option
 from projections.cli.store_option import session_items
 from projections.cli.words import flag
 
-__all__ = ["AGAINST", "DRY_RUN", "JSON", "OPTIONAL_SESSION", "REASON", "SESSION", "YES"]
-
 SESSION = argument(
     "session",
     shell_complete=session_items,

@@ -14,8 +14,6 @@ from contextlib import contextmanager
 
 from projections.cli.screen import Paged
 
-__all__ = ["paged"]
-
 _SETTINGS = {"LESS": "FRX", "LV": "-c"}
 """Environment of the pager, where the user has not set it otherwise."""
 

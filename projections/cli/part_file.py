@@ -10,8 +10,6 @@ from projections.cli import output
 from projections.cli.exits import UsageFault
 from projections.reports.wording import counted
 
-__all__ = ["part_file", "write_file"]
-
 
 def write_file(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a file that is never incomplete; a pipe or device is written to directly.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from projections.window.sizing.breakdown import PartSize
 
-__all__ = ["print_parts"]
-
 
 def print_parts(parts: Sequence[PartSize]) -> None:
     """Print parts with their sizes."""

@@ -13,8 +13,6 @@ import click
 
 from projections.cli.words import Command
 
-__all__ = ["COMMANDS", "GROUPS", "Commands", "load"]
-
 GROUPS = {
     "First steps": {
         "demo": "Show the engine at work on a small recorded session.",

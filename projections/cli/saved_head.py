@@ -11,8 +11,6 @@ from projections.cli.exits import FileFault, UsageFault
 if TYPE_CHECKING:
     from eventlog import StoreHead
 
-__all__ = ["saved_head"]
-
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 

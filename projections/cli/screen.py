@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["Paged", "columns", "console", "cut", "draw", "harmful_in_json", "is_terminal", "safe", "wrapped"]
-
 _INDENT = "  "
 """Before the second line of a line that is wrapped, and all after it."""
 

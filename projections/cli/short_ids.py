@@ -19,8 +19,6 @@ from projections.cli.exits import UsageFault
 if TYPE_CHECKING:
     from eventlog import Session, Store
 
-__all__ = ["LEAST", "ShortIds", "is_number", "is_part", "part_named", "session_of"]
-
 LEAST = 6
 """Characters of the shortest piece of an id that names it."""
 _LISTED = 5

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from projections.reports.usage import UsageTotals
     from projections.view.model_view import ModelView
 
-__all__ = ["print_session_stats"]
-
 
 def print_session_stats(session: Session) -> None:
     """Print a session's numbers for people."""

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from eventlog import Session, SessionInfo, Store
     from projections.cli.words import Context
 
-__all__ = [
-    "KEY_VARIABLE",
-    "VARIABLE",
-    "key_file",
-    "named_store",
-    "reading",
-    "reading_session",
-    "session_items",
-    "store_path",
-    "writing",
-    "writing_session",
-]
-
 _COMPLETED = 200
 """Ids that a shell is given to choose from."""
 VARIABLE = "EVENTLOG_STORE"

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from projections.cli.screen import columns as terminal_width
 from projections.cli.screen import console, is_terminal, safe
 
-__all__ = ["Cell", "table"]
-
 _GAP = 2
 """Columns between two cells."""
 _LEAST = 8

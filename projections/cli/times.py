@@ -9,8 +9,6 @@ from datetime import UTC, date, datetime, timedelta
 from projections.cli.exits import UsageFault
 from projections.reports.wording import moment
 
-__all__ = ["DURATION", "TIME", "clock", "local", "milliseconds", "minute", "second", "since"]
-
 DURATION = "a number and s, m, h, d, w or y, as in 30d"
 TIME = "today, yesterday, a date or time in UTC, as in 2025-01-31 or 2025-01-31T17:30, or how long ago, as in 30d or 1y"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from projections.view.model_view import ModelView
     from projections.view.neutral import File, NeutralPart
 
-__all__ = ["print_view", "shortened"]
-
 
 def print_view(view: ModelView, *, longest: int | None = None) -> None:
     """Print a view for people, each part cut to `longest` characters."""

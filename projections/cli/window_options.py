@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from eventlog.values import Model
     from projections.loop import ContextWindow
 
-__all__ = ["INSIDE", "POLICY", "UNKNOWN", "WINDOW", "WindowOptions", "model_named", "window_of"]
-
 UNKNOWN = "the size of the model's window is unknown; give --context"
 """Shown where numbers would depend on the size."""
 

@@ -13,20 +13,6 @@ import click
 from projections.cli.exits import Exit
 from projections.cli.pager import paged
 
-__all__ = [
-    "COMPLETION",
-    "PATH",
-    "PLACE",
-    "STORE",
-    "Command",
-    "Context",
-    "Number",
-    "command",
-    "flag",
-    "integer",
-    "paged_command",
-]
-
 COMPLETION = "_EVENTLOG_COMPLETE"
 """Variable that the script of a shell sets: the words are not run, but completed."""
 PATH = click.Path(path_type=Path)

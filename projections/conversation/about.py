@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from eventlog import events as ev
 
-__all__ = ["OF_MESSAGE", "OF_PART"]
-
 OF_MESSAGE: frozenset[type[ev.Base]] = frozenset(
     (
         ev.PartStarted,

@@ -30,8 +30,6 @@ from projections.conversation.state import Conversation
 from projections.conversation.text_pieces import texts_of
 from projections.conversation.tool_events import TOOL_RULES, Rule
 
-__all__ = ["RULES", "apply", "apply_batch"]
-
 
 def apply(state: Conversation, event: ev.Event, version: int, time: int) -> Conversation:
     """Apply one event; raises `UnknownEventError` for an unknown kind."""

@@ -11,8 +11,6 @@ import msgspec
 from eventlog.values import Body, Content, Todo
 from projections.conversation.file_access import Access, access_of, paths_of
 
-__all__ = ["TOUCHES", "Carryover", "FileTouch", "Pin", "touches_of"]
-
 TOUCHES = 400
 """Newest touches that are remembered."""
 

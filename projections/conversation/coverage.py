@@ -14,17 +14,6 @@ from projections.conversation.state import Conversation
 from projections.conversation.tool_events import Rule
 from projections.replay.projection import NeedsReplay
 
-__all__ = [
-    "COMPACTION_RULES",
-    "begin_provided",
-    "bound_of",
-    "complete",
-    "covered_messages",
-    "end_provided",
-    "provided_in",
-    "undo",
-]
-
 
 def complete(state: Conversation, compaction: Compaction) -> None:
     """Let a compaction count: it hides what it covers, and is in force."""

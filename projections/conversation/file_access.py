@@ -11,8 +11,6 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-__all__ = ["Access", "access_of", "given_of", "paths_in", "paths_of"]
-
 Access = Literal["read", "written"]
 
 _NAMES = ("filePath", "file_path", "filepath", "notebook_path", "target_file", "absolute_path", "relative_path")

@@ -30,9 +30,6 @@ from projections.conversation.parts import (
     ToolPart,
 )
 
-__all__ = ["PART_MAKERS"]
-
-
 PART_MAKERS: dict[type[PartKind], Callable[[str, Any, Message], Part]] = {
     Text: lambda part, kind, message: TextPart(
         part, False, False, [kind.text] if kind.text else [], kind.synthetic, kind.ignored, kind.metadata, message.user

@@ -30,23 +30,6 @@ from eventlog.values import (
 )
 from projections.conversation.carryover import Carryover
 
-__all__ = [
-    "Compaction",
-    "CompactionPart",
-    "FilePart",
-    "Message",
-    "NotePart",
-    "OpaqueBoundary",
-    "OpaquePart",
-    "Part",
-    "ReasoningPart",
-    "ReplacedMedia",
-    "StepPart",
-    "SubtaskPart",
-    "TextPart",
-    "ToolPart",
-]
-
 
 class PartBase(msgspec.Struct, array_like=True, gc=False):
     """Fields of every part.  `removed`: taken out of its message; `redacted`: never shown."""

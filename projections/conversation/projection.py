@@ -9,8 +9,6 @@ from eventlog.codec.deltas import DeltaRun
 from projections.conversation import apply as apply_module
 from projections.conversation.state import Conversation
 
-__all__ = ["ConversationProjection"]
-
 
 class ConversationProjection:
     """Applies every event; `whole` keeps covered messages, otherwise they are evicted."""

@@ -29,8 +29,6 @@ from projections.conversation.parts import (
 from projections.conversation.text_pieces import join_part, texts_of
 from projections.replay.canonical import pack, unpack
 
-__all__ = ["Changes", "Conversation"]
-
 
 class Changes(NamedTuple):
     """Changes of a conversation since its readers looked last."""

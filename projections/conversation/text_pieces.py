@@ -7,8 +7,6 @@ from typing import cast
 from eventlog.values import Content
 from projections.conversation.parts import Part, ReasoningPart, SubtaskPart, TextPart, ToolPart
 
-__all__ = ["join_part", "joined", "texts_of"]
-
 
 def join_part(part: Part) -> None:
     """Join the growing texts of a part into their canonical form: no two strings side by side."""

@@ -11,7 +11,6 @@ from projections.conversation.carryover import touches_of
 from projections.conversation.parts import FilePart, ReasoningPart, ToolPart
 from projections.conversation.state import Conversation
 
-__all__ = ["TOOL_RULES", "Rule"]
 Rule = Callable[[Conversation, Any, int, int], None]
 """A change of a conversation by an event, with its version and time."""
 

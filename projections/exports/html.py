@@ -19,7 +19,7 @@ from projections.exports.in_order import backwards, own_messages
 from projections.exports.markdown import SILENT
 from projections.reports.usage import cost_words, own_total
 from projections.reports.wording import counted, moment
-from projections.transcript.transcript import TranscriptMessage, TranscriptPart
+from projections.transcript.message import TranscriptMessage, TranscriptPart
 
 __all__ = ["html_pieces", "page_head"]
 

@@ -11,8 +11,6 @@ from projections.exports.html import page_head
 from projections.exports.html_text import plain_html
 from projections.reports.wording import counted, moment
 
-__all__ = ["html_index"]
-
 _Page: TypeAlias = tuple[SessionInfo, str]
 
 

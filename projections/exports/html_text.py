@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-__all__ = ["LONGEST", "Colour", "Shown", "markdown_html", "markdown_words", "plain_html", "shown", "visible"]
-
 LONGEST = 200_000
 """Characters of a text that are shown."""
 _INVISIBLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\ufeff]")

@@ -7,9 +7,8 @@ from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from eventlog.session.session import Session
-from projections.transcript.transcript import Transcript, TranscriptMessage
-
-__all__ = ["backwards", "own_messages"]
+from projections.transcript.message import TranscriptMessage
+from projections.transcript.transcript import Transcript
 
 
 def backwards(texts: Iterator[str]) -> Iterator[str]:

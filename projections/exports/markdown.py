@@ -16,7 +16,7 @@ from projections.exports.in_order import backwards, own_messages
 from projections.reports.session_tree import descendants
 from projections.reports.wording import moment
 from projections.requests.text import sendable
-from projections.transcript.transcript import TranscriptMessage, TranscriptPart
+from projections.transcript.message import TranscriptMessage, TranscriptPart
 
 __all__ = ["markdown_blocks", "markdown_of", "message_markdown"]
 

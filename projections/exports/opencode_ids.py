@@ -11,8 +11,6 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-__all__ = ["NO_PARENT", "rename", "session_id"]
-
 Record: TypeAlias = dict[str, Any]
 NO_PARENT = "msg_" + "0" * 26
 """Parent of an answer without a question; OpenCode requires a parent."""

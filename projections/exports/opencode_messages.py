@@ -19,8 +19,6 @@ from eventlog.importers.opencode.values import ERRORS, Record, model_record, tok
 from eventlog.values import Model, Reasoning, Tokens
 from projections.view.part_rendering import REDACTED, Resolver
 
-__all__ = ["CHANGES", "SessionDefaults", "change", "record_of"]
-
 CHANGES = (ev.PartEdited, ev.PartRemoved, ev.PartRedacted, ev.Pruned, ev.Restored)
 """Events that change a record later."""
 

@@ -31,7 +31,7 @@ from projections.reports.event_json import event_record
 from projections.reports.usage import UsageTotals, own_total
 from projections.reports.wording import DAY
 from projections.requests.text import sendable
-from projections.transcript.transcript import TranscriptMessage, TranscriptPart
+from projections.transcript.message import TranscriptMessage, TranscriptPart
 
 __all__ = ["write_sqlite"]
 

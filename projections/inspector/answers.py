@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eventlog.errors import NotFoundError
+from projections.exports.html_text import visible
 from projections.inspector.catalogue import Catalogue, number
 from projections.inspector.comparison import neutral_json, seen_parts, shortened
 from projections.inspector.history import is_hidden
 from projections.inspector.large_text import MOST, beginning, beginnings, full_size
-from projections.inspector.markup import prose_html, visible
+from projections.inspector.markup import prose_html
 from projections.inspector.message_json import PAGE_TEXT, message_json, reasons_in
 from projections.inspector.playback import played
 from projections.inspector.room import Room
@@ -35,24 +36,6 @@ from projections.window.policy.policy import decode_policy
 
 if TYPE_CHECKING:
     from projections.reports.timeline import TimelineEntry
-
-__all__ = [
-    "audited",
-    "changes",
-    "events_to_play",
-    "history",
-    "messages",
-    "part",
-    "request",
-    "session",
-    "spent",
-    "steps",
-    "tree",
-    "verdicts",
-    "view",
-    "window",
-    "window_now",
-]
 
 _PAGE = 30
 """Messages of a page."""

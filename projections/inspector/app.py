@@ -12,11 +12,12 @@ import msgspec
 
 from eventlog.errors import CallError, DamagedError, EventlogError, KeyMissingError, NotFoundError, RefusedError
 from eventlog.validation import require, require_or_none
+from projections.exports.html_text import visible
 from projections.inspector import answers
 from projections.inspector.asked import AskedCalls
 from projections.inspector.catalogue import Catalogue, Wanted, number
 from projections.inspector.gate import Gate, served_hosts
-from projections.inspector.markup import found_pieces, visible
+from projections.inspector.markup import found_pieces
 from projections.inspector.room import Rooms
 from projections.inspector.stored_file import stored_file
 from projections.inspector.taken_out import message_copies, session_file
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from eventlog import SearchHit, Store
-
-__all__ = ["inspector"]
 
 _LISTED = 100
 """Sessions of a page of the list, at most."""

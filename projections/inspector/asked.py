@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog import Allow, Deny, Edit
 from eventlog.errors import CallError, RefusedError
+from projections.exports.html_text import visible
 from projections.inspector.large_text import MOST, cut
-from projections.inspector.markup import visible
 
 if TYPE_CHECKING:
     from eventlog import AskedCall, Store
-
-__all__ = ["AskedCalls"]
 
 
 class AskedCalls:

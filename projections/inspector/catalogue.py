@@ -14,15 +14,13 @@ from msgspec.structs import replace
 from eventlog.errors import CallError
 from eventlog.errors.base import brief
 from eventlog.session.status import state_of
+from projections.exports.html_text import visible
 from projections.inspector.estimates import Estimates
-from projections.inspector.markup import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from eventlog import SessionInfo, Store
-
-__all__ = ["Catalogue", "Wanted", "info_json", "number"]
 
 _LOOKED_AT = 100
 """Sessions that a search for a state reads first; then twice as many."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from projections.exports.html_text import visible
 from projections.inspector.large_text import cut, full_size
-from projections.inspector.markup import visible
 from projections.view.carryover_text import carried_text
 from projections.view.explain import SHOWING, reason_in
 from projections.view.message_rendering import MessageRenderer
@@ -18,11 +18,9 @@ from projections.view.selection import boundary_of, carryover_of, is_hidden, sho
 if TYPE_CHECKING:
     from projections.conversation.parts import Part
     from projections.conversation.state import Conversation
-    from projections.transcript.transcript import TranscriptMessage
+    from projections.transcript.message import TranscriptMessage
     from projections.view.neutral import NeutralPart
     from projections.view.part_rendering import PartRendering, Resolver
-
-__all__ = ["neutral_json", "seen_parts", "shortened"]
 
 _SEEN = 2_000
 """Characters of a changed part that are shown."""

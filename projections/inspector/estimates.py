@@ -19,8 +19,6 @@ from projections.reports.usage import UsageTotals
 if TYPE_CHECKING:
     from eventlog import SessionInfo, Store
 
-__all__ = ["Estimates"]
-
 _SLICE = 0.15
 """Seconds that a list waits."""
 _MOST = 20_000

@@ -23,8 +23,6 @@ from urllib.parse import parse_qs
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["COOKIE", "Gate", "is_loopback", "served_hosts"]
-
 COOKIE = "eventlog-inspector"
 _FOREVER = 400 * 86_400
 """Seconds that a browser keeps a cookie at most."""

@@ -14,7 +14,7 @@ import msgspec
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
 from eventlog.values import Opaque, Reasoning, Text, Tool
-from projections.inspector.markup import visible
+from projections.exports.html_text import visible
 from projections.reports.timeline import TimelineBuilder, TimelineEntry
 from projections.reports.usage import UsageTotals
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from eventlog.codec.decoded import Span
     from eventlog.models.catalogue import ModelCatalogue
     from eventlog.values import Model
-
-__all__ = ["JUMPS", "History", "StepRow", "is_hidden"]
 
 JUMPS = frozenset(
     (

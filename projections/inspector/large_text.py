@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from eventlog import Session
     from eventlog.values import Body, Content
 
-__all__ = ["MOST", "CutText", "beginning", "beginnings", "cut", "full_size"]
-
 MOST = 200_000
 """Characters of one part that the page shows until it is asked for more."""
 

@@ -13,8 +13,6 @@ from projections.exports.html_text import markdown_html, markdown_words, plain_h
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["RENDERED", "code_html", "found_pieces", "prose_html", "visible"]
-
 RENDERED = 60_000
 """Characters of a text that are rendered as Markdown; a longer one is shown as it is."""
 _HIGHLIGHTED = 20_000

@@ -9,18 +9,17 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from projections.exports.html_text import visible
 from projections.inspector.large_text import cut, full_size
-from projections.inspector.markup import prose_html, visible
+from projections.inspector.markup import prose_html
 from projections.view.explain import SHOWING, Reason, reason_in
 from projections.view.options import DEFAULT
 
 if TYPE_CHECKING:
     from projections.conversation.state import Conversation
     from projections.inspector.told import Told
-    from projections.transcript.transcript import TranscriptPart
+    from projections.transcript.message import TranscriptPart
     from projections.view.part_rendering import Resolver
-
-__all__ = ["PAGE_TEXT", "Reasons", "gist", "message_json", "part_json", "reasons_in"]
 
 PAGE_TEXT = 300_000
 """Characters of a page's messages; where they are used up, parts are cut short."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog import events as ev
 from eventlog.values import File, Reasoning, Subtask, Text, Tool
+from projections.exports.html_text import visible
 from projections.inspector.large_text import beginning, full_size
-from projections.inspector.markup import prose_html, visible
+from projections.inspector.markup import prose_html
 from projections.inspector.message_json import gist
 from projections.reports.timeline import TimelineBuilder
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from eventlog import Session
     from eventlog.codec.decoded import Recorded
-
-__all__ = ["played"]
 
 _SHOWN = 4_000
 """Characters of a text that came as a whole."""

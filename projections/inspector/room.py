@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from eventlog import Store
     from eventlog.session.session import Session
     from projections.conversation.state import Conversation
-    from projections.reports.audit import AuditedStep, StepRequest
-
-__all__ = ["Room", "Rooms"]
+    from projections.reports.audit import AuditedStep
+    from projections.reports.step_requests import StepRequest
 
 _ROOMS = 8
 """Sessions that are kept."""

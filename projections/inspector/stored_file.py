@@ -13,14 +13,12 @@ from urllib.parse import quote
 from eventlog import events as ev
 from eventlog.errors import NotFoundError
 from eventlog.values import Attachment, File
-from projections.inspector.markup import visible
+from projections.exports.html_text import visible
 from projections.requests.files import data_of
 from projections.view import neutral
 
 if TYPE_CHECKING:
     from projections.inspector.room import Room
-
-__all__ = ["StoredFile", "attached", "stored_file"]
 
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 """First bytes of an image, and its type."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from eventlog import Session, Store
     from projections.inspector.room import Room
 
-__all__ = ["SessionFile", "message_copies", "session_file"]
-
 _FORMATS: dict[str, tuple[str, str, Callable[[Session], Iterator[str | bytes]]]] = {
     "markdown": ("md", "text/markdown; charset=utf-8", markdown_blocks),
     "html": ("html", "text/html; charset=utf-8", html_pieces),

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from projections.inspector.large_text import MOST, beginnings
-from projections.transcript.transcript import Transcript, TranscriptMessage
+from projections.transcript.message import TranscriptMessage
+from projections.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from eventlog import Session
     from projections.inspector.history import History
-
-__all__ = ["Told", "told"]
 
 
 class Told(NamedTuple):

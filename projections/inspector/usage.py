@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from eventlog.search.usage import DayUsage, total
+from projections.exports.html_text import visible
 from projections.inspector.catalogue import number
-from projections.inspector.markup import visible
 from projections.reports.usage_days import grouped, size, sums_by, sums_json
 
 if TYPE_CHECKING:
     from eventlog import Store
-
-__all__ = ["models_used", "usage_over_time"]
 
 _WAIT = 1.0
 """Seconds for which the index is brought up to date, until the page asks on."""

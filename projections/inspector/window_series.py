@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from projections.conversation.state import Conversation
     from projections.inspector.history import History
 
-__all__ = ["POINTS", "WindowSeries", "sample", "window_tokens"]
-
 POINTS = 160
 """Versions that are looked at, at most."""
 _SLICE = 0.4

@@ -12,8 +12,6 @@ from eventlog.store import Store
 from projections.live.live_session import LIMIT, LONGEST, LiveSession
 from projections.live.patches import Update
 
-__all__ = ["AsyncLive"]
-
 LOOK_AHEAD = 0.01
 """Seconds between two looks at what is accepted, while something is."""
 

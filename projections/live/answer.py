@@ -20,8 +20,6 @@ from projections.live.aio import AsyncLive
 from projections.live.form import Json
 from projections.live.live_session import LiveSession
 
-__all__ = ["Answer", "Happening", "Kind", "asked_now"]
-
 _LIMIT = 1_000
 """Replies of an answer that a late reader is told of."""
 _LONGEST = 1 << 30

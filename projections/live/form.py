@@ -14,8 +14,6 @@ from projections.transcript.message import (
 from projections.transcript.message_json import header_json, part_json
 from projections.view.part_rendering import Resolver
 
-__all__ = ["LONG_FIELDS", "Form", "Json", "units"]
-
 Json: TypeAlias = dict[str, Any]
 
 LONG_FIELDS = ("text", "input", "error")

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from projections.live.form import Json, units
 from projections.live.patches import delta, end, part_set
 
-__all__ = ["GrowingText"]
-
 
 class GrowingText:
     """A field of an open part that deltas add to."""

@@ -31,8 +31,6 @@ from projections.transcript.message import TranscriptMessage
 from projections.transcript.message_json import page_json, part_json
 from projections.transcript.transcript import Transcript
 
-__all__ = ["LIMIT", "LONGEST", "LiveSession"]
-
 LIMIT = 50
 """Messages of the first page."""
 LONGEST = 200_000

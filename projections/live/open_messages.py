@@ -30,8 +30,6 @@ from projections.live.growing import GrowingText
 from projections.live.patches import end, new_part, part_patches
 from projections.view.part_rendering import Resolver
 
-__all__ = ["OpenMessages"]
-
 _OF_COVERAGE = (CompactionStarted, CompactionCompleted, CompactionFailed, CompactionUndone)
 """Events that change what covers a message, which is read from the transcript."""
 

@@ -12,8 +12,6 @@ from projections.conversation.about import OF_MESSAGE, OF_PART
 from projections.live.form import Json
 from projections.live.open_messages import OpenMessages
 
-__all__ = ["PageChanges"]
-
 
 class PageChanges:
     """The effects of committed events on a page."""

@@ -23,8 +23,6 @@ import msgspec
 
 from projections.live.form import Json, units
 
-__all__ = ["Update", "delta", "encoded", "end", "joined", "message_patches", "new_part", "part_patches", "part_set"]
-
 _GROWING = ("text", "input")
 """The fields of a part that text is added to."""
 

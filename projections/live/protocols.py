@@ -12,8 +12,6 @@ from projections.live.answer import Answer
 from projections.live.form import Json
 from projections.live.patches import encoded
 
-__all__ = ["PROTOCOLS", "written"]
-
 
 async def written(answer: Answer, protocol: str) -> AsyncGenerator[bytes]:
     """Yield an answer as server-sent events of a protocol: a name of `PROTOCOLS`."""

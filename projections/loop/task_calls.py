@@ -21,10 +21,6 @@ from eventlog.values import Json, Model
 from projections.window.retrieval.part_text import read_message
 from projections.window.retrieval.tool_schemas import ToolForm, function_of, schema_of, schemas_in
 
-__all__ = [
-    "TASK", "TaskRequest", "agents_in", "answer_text", "breaks_off", "is_task", "open_task", "subsession_id", "task_answer", "task_tool",
-]  # fmt: skip
-
 TASK = "task"
 """Name of the tool, and of the calls that stand for subtasks."""
 DESCRIPTION = (

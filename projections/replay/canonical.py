@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["pack", "unpack"]
-
 T = TypeVar("T")
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -18,8 +18,6 @@ from eventlog.history.ranges import Range, clipped
 from eventlog.log.contract import Log
 from projections.replay.projection import EventSource, Projection
 
-__all__ = ["Checkpoints", "is_as_of"]
-
 S = TypeVar("S")
 
 MAX_CHECKPOINTS = 128

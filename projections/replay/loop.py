@@ -27,8 +27,6 @@ from eventlog.values import Snapshot
 from projections.replay.checkpoints import Checkpoints, is_as_of
 from projections.replay.projection import EventSource, NeedsReplay, Projection, apply_span
 
-__all__ = ["Follower", "StateAtVersion", "redact_parts", "replay", "state_at"]
-
 S = TypeVar("S")
 
 APART = 2_000

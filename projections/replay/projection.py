@@ -14,8 +14,6 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.events import Event, RecordForgotten, RolledBack
 from eventlog.history.effective_history import StreamRange
 
-__all__ = ["RESHAPING", "EventSource", "NeedsReplay", "Projection", "apply_each", "apply_span"]
-
 S = TypeVar("S")
 
 RESHAPING = (RolledBack, RecordForgotten)

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from eventlog import events as ev
     from projections.reports.step_requests import RecordedStep, RenderRecord
 
-__all__ = ["RENDERERS", "AuditedStep", "BodyVerdict", "StepRequest", "Verdict", "audit", "audited_step"]
-
 Verdict: TypeAlias = Literal["match", "mismatch", "unknown", "redacted"]
 BodyVerdict: TypeAlias = Literal["match", "mismatch", "other-version", ""]
 

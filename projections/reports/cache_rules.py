@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from eventlog.values import Model
 
-__all__ = ["RULES", "UNKNOWN", "CacheRules", "cache_rules"]
-
 _MINUTES = 60
 _HOURS = 60 * _MINUTES
 

@@ -33,8 +33,6 @@ from projections.view.token_count import ViewCounter, counter_of
 if TYPE_CHECKING:
     from eventlog.codec.decoded import Span
 
-__all__ = ["CacheUse", "cache_uses", "newest_cache_use"]
-
 _NOISE = 0.02
 """Share of the expected tokens whose absence is no miss: they are an estimate."""
 _TAIL = (512, 8_192)

@@ -19,8 +19,6 @@ from eventlog.events import Base, Event
 from eventlog.validation import require
 from eventlog.values import Body
 
-__all__ = ["event_kind", "event_record", "event_summary", "kind_named"]
-
 _HUMP = re.compile(r"(?<!^)(?=[A-Z])")
 _LONGEST = 60
 """Characters of a field that a line shows."""

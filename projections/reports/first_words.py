@@ -10,8 +10,6 @@ from eventlog.values import Content, Text, Tool
 from projections.view.opening_words import opening
 from projections.view.part_rendering import REDACTED
 
-__all__ = ["FirstWords"]
-
 _ENOUGH = 400
 """Characters of a text in which its first words are."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from projections.reports.step_requests import RecordedStep, StepRequest
     from projections.view.neutral import NeutralMessage
 
-__all__ = ["Cause", "ChangeLog", "PrefixBreak", "sequence"]
-
 Cause: TypeAlias = Literal[
     "model",
     "tools",

@@ -13,8 +13,6 @@ from eventlog.history.ancestry import forked_from
 from eventlog.history.catalog import SessionInfo
 from eventlog.session.session import Session, Sessions
 
-__all__ = ["ExportRange", "descendants", "export_ranges", "whole_tree"]
-
 
 class ExportRange(NamedTuple):
     """A session of an export, and the last version of it to export."""

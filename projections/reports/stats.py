@@ -19,8 +19,6 @@ from eventlog.validation import require
 from eventlog.values import Tool
 from projections.reports.usage import UsageTotals, usage_by_model
 
-__all__ = ["SessionStats", "ToolStats", "session_stats"]
-
 
 class ToolStats(msgspec.Struct):
     """Calls of one tool by outcome; `unfinished` calls are pending or running."""

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from eventlog.values import Model
     from projections.view.neutral import NeutralMessage
 
-__all__ = ["RENDERERS", "RecordedStep", "RenderRecord", "StepHistory", "StepRequest", "StepRequests", "render_record"]
-
 RENDERERS: dict[str, type[Assembly]] = {RENDERER: Assembly}
 """The builder of views for each renderer that a step may name.
 

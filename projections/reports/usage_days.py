@@ -10,8 +10,6 @@ from typing import Any, Literal, TypeVar
 
 from eventlog.search.usage import COUNTS, TOKENS, DayUsage, total
 
-__all__ = ["grouped", "size", "sums_by", "sums_json"]
-
 K = TypeVar("K", int, str)
 
 

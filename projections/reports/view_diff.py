@@ -26,8 +26,6 @@ from projections.view.selection import boundary_of, carryover_of, shows_question
 from projections.view.targets import state_for
 from projections.view.token_count import ViewCounter, counter_of
 
-__all__ = ["Kind", "PartChange", "PruneRecord", "ViewDiff", "diff"]
-
 Kind: TypeAlias = Literal[
     "added", "compacted", "rolled-back", "later", "removed", "pruned", "restored", "changed", "hidden"
 ]

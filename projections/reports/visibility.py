@@ -21,8 +21,6 @@ from projections.view.model_view import ModelView
 from projections.view.opening_words import arguments, opening
 from projections.view.options import DEFAULT, RenderOptions
 
-__all__ = ["Cause", "Visibility", "explain_part"]
-
 
 class Cause(msgspec.Struct, frozen=True):
     """The event that decided it."""

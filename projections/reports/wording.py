@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from projections.reports.cache_uses import CacheUse
 
-__all__ = ["KIND_NAMES", "cache_words", "counted", "moment", "policy_named"]
-
 KIND_NAMES = {
     "system": "system prompt",
     "tools": "tool schemas",

@@ -11,8 +11,6 @@ from typing import TypeAlias
 
 from projections.view.neutral import Call, NeutralMessage, Result
 
-__all__ = ["CallIds", "Names"]
-
 Names: TypeAlias = dict[str, str]
 """By own id, the ids that the calls and results of one message are sent with."""
 

@@ -16,8 +16,6 @@ from projections.requests.text import sendable
 from projections.tokens.media import image_size
 from projections.view.neutral import File
 
-__all__ = ["FileData", "data_of", "file_id_of", "is_web", "mime_of", "placeholder", "readable", "text_of", "too_much"]
-
 _BEGINNINGS = {"iVBORw0K": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 """First characters of an image's base64, and its type."""
 _DIGITS = (ascii_letters + digits + "+/").encode()

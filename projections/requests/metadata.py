@@ -15,8 +15,6 @@ from eventlog.validation import json_value
 from eventlog.values import Json
 from projections.requests.text import sendable
 
-__all__ = ["arguments", "arguments_text", "is_array", "is_object", "of_provider", "parsed", "tool_name"]
-
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
     """Return whether a parsed value is a JSON object."""

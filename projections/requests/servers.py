@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ANTHROPIC", "DEFAULT", "GEMINI", "OTHER", "RESPONSES", "SERVERS", "Rules", "rules_of"]
-
 PDF = "application/pdf"
 _IMAGES = ("image/gif", "image/jpeg", "image/png", "image/webp")
 _GEMINI_IMAGES = ("image/heic", "image/heif", "image/jpeg", "image/png", "image/webp")

@@ -7,8 +7,6 @@ import re
 from eventlog.errors import RefusedError
 from projections.view.neutral import Opaque
 
-__all__ = ["failure", "sendable", "summary_of"]
-
 FAILED = "The tool failed."
 """Text of an error without a text, which providers refuse."""
 

@@ -14,8 +14,6 @@ from projections.live.protocols import PROTOCOLS, written
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-__all__ = ["answer_response"]
-
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "x-vercel-ai-ui-message-stream": "v1"}
 
 

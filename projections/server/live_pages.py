@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["live_app"]
-
 MOST = 1_000
 """Most messages of a page."""
 T = TypeVar("T")

@@ -13,8 +13,6 @@ from sse_starlette import EventSourceResponse
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-__all__ = ["EventStream"]
-
 
 class EventStream(EventSourceResponse):
     """An answer of server-sent events."""

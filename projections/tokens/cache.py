@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from eventlog.log.contract import BodyStore
     from projections.tokens.counter import Counter
 
-__all__ = ["CountCache"]
-
 CAPACITY = 32_768
 """Counts in memory, those that were used last; a count takes about 250 bytes."""
 PENDING = 32_768

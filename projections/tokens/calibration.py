@@ -25,8 +25,6 @@ from itertools import accumulate
 
 import msgspec
 
-__all__ = ["Calibration", "ModelCalibration"]
-
 _STEPS = 16
 _LEAST = 100
 """Growth that counts, in tokens as counted: what is less is mostly the frames' noise."""

@@ -14,17 +14,6 @@ from projections.tokens.encodings import DEFAULT_ENCODING, ENCODINGS, count_piec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "MESSAGE_TOKENS",
-    "REQUEST_TOKENS",
-    "CharsCounter",
-    "Counter",
-    "TokenCounter",
-    "counter_named",
-    "frame_tokens",
-    "split",
-]
-
 MESSAGE_TOKENS = 4
 """Tokens of one message's frame: its start, its role, the end of the head, its end."""
 REQUEST_TOKENS = 3

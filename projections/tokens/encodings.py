@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tiktoken import Encoding
 
-__all__ = ["DEFAULT_ENCODING", "ENCODINGS", "FEW", "Definition", "PairCounter", "encoder", "encoding_for"]
-
 DEFAULT_ENCODING = "o200k_base"
 """For every model not listed below. For models of other makers it is an approximation that
 calibration corrects.

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["image_size", "image_tokens", "media_tokens"]
-
 _PIXELS_PER_TOKEN = 750
 _LONG_EDGE = 1568
 _MOST_TOKENS = 1600

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from projections.tokens.counter import Counter
 
-__all__ = ["StreamEstimate", "utf8_length"]
-
 CHUNK = 1 << 20
 """Characters encoded at a time, so that a large text is not held twice."""
 

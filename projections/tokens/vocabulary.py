@@ -21,8 +21,6 @@ import zstandard
 
 from eventlog.errors import DamagedError, NotFoundError
 
-__all__ = ["VOCABULARIES", "Vocabulary", "pack", "published_form", "read_tokens", "unpack"]
-
 FOLDER = Path(__file__).resolve().parents[1] / "vocab"
 LARGEST = 1 << 24
 """Bytes that an unpacked table may have."""

@@ -19,8 +19,6 @@ from projections.transcript.row_block import RowBlock
 from projections.transcript.row_store import RowStore
 from projections.transcript.stretch import FrozenMessages, Ranges, Stretch
 
-__all__ = ["WINDOW", "WINDOWS", "BackwardReader"]
-
 WINDOW = 1_024
 """Versions of a stretch."""
 WINDOWS = 16

@@ -16,8 +16,6 @@ from eventlog.events import (
 from eventlog.session.session import Session
 from projections.conversation.parts import Message
 
-__all__ = ["Coverages", "PlacedEvent", "order_of"]
-
 
 class PlacedEvent(NamedTuple):
     """An event with its version and time."""

@@ -31,18 +31,6 @@ from projections.conversation.parts import (
 )
 from projections.view.part_rendering import REDACTED, Resolver
 
-__all__ = [
-    "LargeText",
-    "TranscriptMessage",
-    "TranscriptPart",
-    "fill",
-    "frozen_message",
-    "redacted_part",
-    "transcript_header",
-    "transcript_message",
-    "transcript_part",
-]
-
 
 class TranscriptPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A part of the transcript; `text` is the full output, not its preview."""

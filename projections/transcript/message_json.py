@@ -10,8 +10,6 @@ from msgspec.structs import asdict
 
 from projections.transcript.message import TranscriptMessage, TranscriptPart
 
-__all__ = ["header_json", "message_json", "page_json", "part_json"]
-
 
 def part_json(part: TranscriptPart) -> dict[str, Any]:
     """Return a part as JSON values, every field named."""

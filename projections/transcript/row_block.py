@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from eventlog.log.contract import BodyStore
     from eventlog.values import Body
 
-__all__ = ["RowBlock"]
-
 
 class RowBlock(msgspec.Struct, array_like=True):
     """The rows of a stretch, and what its events say about earlier messages."""

@@ -12,8 +12,6 @@ from projections.transcript.backward import BackwardReader
 from projections.transcript.message import LargeText, frozen_message
 from projections.transcript.transcript import TranscriptProjection
 
-__all__ = ["wrong_rows"]
-
 
 def wrong_rows(session: Session, version: int) -> Iterator[int]:
     """Yield the first versions of the messages that rows show otherwise than a replay does.

@@ -17,8 +17,6 @@ from eventlog.session.session import Session
 from projections.transcript.row_block import RowBlock
 from projections.transcript.stretch import Ranges
 
-__all__ = ["KIND", "RowStore"]
-
 KIND = "rows 1"
 """Kind of checkpoint; the number changes when the same events give other rows."""
 

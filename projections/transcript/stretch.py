@@ -36,9 +36,6 @@ from projections.transcript.coverage import Coverages, PlacedEvent, order_of
 from projections.transcript.message import LargeText, TranscriptMessage, frozen_message
 from projections.view.part_rendering import Resolver
 
-__all__ = ["FrozenMessages", "Ranges", "Stretch", "event_about"]
-
-
 Ranges: TypeAlias = list[tuple[int, int]]
 """Effective versions, as closed ascending ranges."""
 

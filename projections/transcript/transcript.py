@@ -19,9 +19,7 @@ from eventlog.validation import require, require_call, require_version
 from eventlog.values import Body
 from projections.conversation.projection import ConversationProjection
 from projections.transcript.backward import BackwardReader
-from projections.transcript.message import TranscriptMessage, TranscriptPart, fill, transcript_message
-
-__all__ = ["Transcript", "TranscriptMessage", "TranscriptPart", "TranscriptProjection", "transcript_message"]
+from projections.transcript.message import TranscriptMessage, fill
 
 
 class TranscriptProjection(ConversationProjection):

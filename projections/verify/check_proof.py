@@ -14,8 +14,6 @@ from pathlib import Path
 from struct import unpack_from
 from typing import Any
 
-__all__ = ["check", "consistent", "included"]
-
 
 def _climb(at: int, last: int, old: bytes, new: bytes, path: list[bytes]) -> tuple[bool, str, str]:
     """Climb with two hashes from place `at` of a row that ends with `last`.

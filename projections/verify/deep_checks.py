@@ -18,8 +18,6 @@ from projections.replay.loop import Follower, redact_parts, replay
 from projections.replay.projection import EventSource, Projection
 from projections.verify.streams import Problem, StreamCheck
 
-__all__ = ["deep_checks"]
-
 COMPARISONS = 8
 """At how many versions of a session the live state is compared with a replay."""
 

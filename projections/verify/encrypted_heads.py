@@ -16,8 +16,6 @@ from eventlog.log.merkle_check import Mismatch
 if TYPE_CHECKING:
     from eventlog.log.contract import Log
 
-__all__ = ["encryption_fault"]
-
 
 def encryption_fault(stored: Log, session: str) -> Mismatch | None:
     """Return where a session's head differs from its appends, or None.

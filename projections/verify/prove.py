@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from eventlog.session.session import Session
     from eventlog.store import Store
 
-__all__ = ["prove"]
-
 
 def prove(store: Store, session: Session, version: int, against: StoreHead | None = None) -> dict[str, Any]:
     """Return the proof that a version of the session is in the store's history.

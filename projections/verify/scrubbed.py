@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Commit
     from eventlog.store import Store
 
-__all__ = ["unexplained"]
-
 
 def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit | None:
     """Return the first scrubbed append that no redaction or newer value explains, or None.

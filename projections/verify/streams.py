@@ -24,8 +24,6 @@ from eventlog.log.merkle_check import Mismatch, TreeState
 from eventlog.store import Store
 from eventlog.values import Body
 
-__all__ = ["Problem", "StreamCheck", "StreamChecks"]
-
 
 class Problem(msgspec.Struct, frozen=True):
     """One fault; `version` is None if it is not known."""

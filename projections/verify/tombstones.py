@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Head
     from eventlog.store import Store
 
-__all__ = ["tombstone_fault"]
-
 
 def tombstone_fault(store: Store, head: Head) -> Mismatch | None:
     """Return where the head of an erased session differs from its remaining events, or None."""

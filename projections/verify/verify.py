@@ -183,7 +183,7 @@ def _session(
 
 def _deep() -> list[Projection[Any]]:
     from projections.transcript.transcript import TranscriptProjection
-    from projections.view.model_view import ModelViewProjection  # loaded for a deep check only
+    from projections.view.targets import ModelViewProjection
 
     return [TranscriptProjection(), ModelViewProjection()]
 

@@ -22,8 +22,6 @@ from projections.view.options import RenderOptions
 from projections.view.part_rendering import Resolver
 from projections.view.selection import boundary_of, carryover_of, is_hidden, shows_question, visible_messages
 
-__all__ = ["Assembly"]
-
 TOGETHER = 8
 """Messages that wait before finished ones are frozen, all at once."""
 PATIENCE = 16

@@ -7,8 +7,6 @@ from projections.conversation.carryover import Carryover, FileTouch, Pin
 from projections.conversation.file_access import paths_of
 from projections.view.part_rendering import REDACTED, Resolver
 
-__all__ = ["FILES_SHOWN", "PINNED_SHOWN", "carried_text"]
-
 FILES_SHOWN = 60
 """Newest files that the view names; what was touched before is counted."""
 PINNED_SHOWN = 8_000

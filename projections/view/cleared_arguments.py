@@ -13,8 +13,6 @@ import re
 from eventlog.validation import json_value
 from eventlog.values import Json
 
-__all__ = ["LARGE", "cleared_arguments"]
-
 LARGE = 400
 """Characters of a text that a prune leaves as it is."""
 BEGINNING = 100

@@ -14,8 +14,6 @@ import msgspec
 from projections.view.neutral import Call, NeutralMessage, NeutralPart, Reasoning, Result, Text
 from projections.view.options import Constraints
 
-__all__ = ["constrained", "join"]
-
 _REFUSED = {"word": re.compile("[^A-Za-z0-9_-]"), "alphanumeric": re.compile("[^A-Za-z0-9]")}
 
 

@@ -12,8 +12,6 @@ from projections.view.messages import Messages
 if TYPE_CHECKING:
     from projections.view.neutral import NeutralMessage
 
-__all__ = ["RENDERER", "RunningDigest", "digest_of"]
-
 RENDERER = "neutral/1"
 """Name and version of the neutral form, part of every digest."""
 

@@ -30,8 +30,6 @@ from projections.view.part_rendering import PartRendering, Resolver
 from projections.view.selection import boundary_of, compaction_of, is_hidden, shows_question
 from projections.view.targets import state_for
 
-__all__ = ["SENTENCES", "SHOWING", "Explanation", "Reason", "explain", "reason_in", "reason_outside"]
-
 Reason: TypeAlias = Literal[
     "shown",
     "shown-as-text",

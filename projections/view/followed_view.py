@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from eventlog.session.reader import SessionReader
     from projections.view.token_count import ViewCounter
 
-__all__ = ["REPLAYED", "Counting", "FollowedView", "Shown", "TargetViews"]
-
 REPLAYED = 2_000
 """Replayed events after which a reader leaves a checkpoint."""
 _MOST = 4

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from eventlog.values import Model
     from projections.view.options import RenderOptions
 
-__all__ = ["KeptView", "kept_view", "leave_checkpoint"]
-
 T = TypeVar("T")
 
 

@@ -27,8 +27,6 @@ from projections.view.part_rendering import (
     render_user_part,
 )
 
-__all__ = ["MessageRenderer", "render_user_message"]
-
 ABORTED = "aborted"
 """Name of the error of a message that was stopped."""
 REMINDER = (

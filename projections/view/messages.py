@@ -8,8 +8,6 @@ from typing import overload
 
 from projections.view.neutral import NeutralMessage
 
-__all__ = ["Messages"]
-
 
 class Messages(Sequence[NeutralMessage]):
     """An immutable sequence of messages: a shared list up to a length, and a tail."""

@@ -27,20 +27,10 @@ from projections.view.offer import NOTHING_OFFERED, Offer, offer_of
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.options import preset as preset_named
 from projections.view.system_prompt import SystemHook, hooked, system_segments
-from projections.view.targets import ModelViewProjection, addressed, state_for, target_named
+from projections.view.targets import addressed, state_for, target_named
 
 if TYPE_CHECKING:
     from eventlog.values import Json, Model
-
-__all__ = [
-    "LiveView",
-    "ModelView",
-    "ModelViewProjection",
-    "SharedPrefix",
-    "common_prefix",
-    "models_of",
-    "rendering",
-]
 
 
 class SharedPrefix(NamedTuple):

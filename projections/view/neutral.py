@@ -13,8 +13,6 @@ import msgspec
 
 from eventlog.values import Json
 
-__all__ = ["Call", "File", "NeutralMessage", "NeutralPart", "Opaque", "Reasoning", "Result", "Role", "Text"]
-
 Role: TypeAlias = Literal["user", "assistant", "tool"]
 
 

@@ -15,8 +15,6 @@ from projections.conversation.parts import Message, ToolPart
 from projections.conversation.state import Conversation, is_from_user
 from projections.view.part_rendering import Resolver
 
-__all__ = ["NOTHING_OFFERED", "Offer", "OfferReader", "is_switched_off", "offer_of"]
-
 
 class Offer(NamedTuple):
     """The schemas of tools, and the output format, as JSON; None: none."""

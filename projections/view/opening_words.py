@@ -9,8 +9,6 @@ import msgspec
 
 from projections.view.neutral import Call, File, NeutralPart, Result
 
-__all__ = ["arguments", "opening", "words_of"]
-
 OPENING = 80
 """Characters of the beginning of a text that stands for it."""
 READ = 10_000

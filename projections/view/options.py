@@ -14,18 +14,6 @@ from eventlog.errors import NotFoundError
 from eventlog.validation import require
 from eventlog.values import Model, target_of
 
-__all__ = [
-    "ALL_CAPABILITIES",
-    "DEFAULT",
-    "OPENCODE_1_18",
-    "PRESETS",
-    "UNCONSTRAINED",
-    "Capability",
-    "Constraints",
-    "RenderOptions",
-    "preset",
-]
-
 Capability: TypeAlias = Literal["text", "image", "pdf", "audio", "video"]
 
 ALL_CAPABILITIES: tuple[Capability, ...] = ("text", "image", "pdf", "audio", "video")

@@ -26,23 +26,6 @@ from projections.view.constraints import constrained
 from projections.view.neutral import Call, File, NeutralPart, Opaque, Reasoning, Result, Text
 from projections.view.options import UNCONSTRAINED, Capability, RenderOptions
 
-__all__ = [
-    "CLEARED",
-    "MEDIA_HEADING",
-    "NOTHING",
-    "QUESTION",
-    "REDACTED",
-    "SUBTASK",
-    "ForeignReasoning",
-    "PartRendering",
-    "Resolver",
-    "is_media",
-    "is_sent",
-    "render_part",
-    "render_user_part",
-    "text_of",
-]
-
 Resolver: TypeAlias = Callable[[Content], str]
 """Gives the text of a content, loading its body."""
 

@@ -10,8 +10,6 @@ from projections.conversation.parts import CompactionPart, Message
 from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
 
-__all__ = ["boundary_of", "carryover_of", "compaction_of", "is_hidden", "shows_question", "visible_messages"]
-
 
 def compaction_of(state: Conversation, message: Message) -> str | None:
     """The compaction (its part) whose marker or summary this message is, or None."""

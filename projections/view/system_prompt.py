@@ -9,8 +9,6 @@ from eventlog.values import Content
 from projections.conversation.state import Conversation
 from projections.view.part_rendering import Resolver
 
-__all__ = ["SystemHook", "SystemPrompt", "hooked", "system_segments", "two_segments"]
-
 SystemHook: TypeAlias = Callable[[tuple[str, ...]], Sequence[str]]
 """Is given the segments and returns others."""
 

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from eventlog.session.session import Session
     from projections.view.options import RenderOptions
 
-__all__ = [
-    "PROJECTION",
-    "ModelViewProjection",
-    "TargetFollower",
-    "addressed",
-    "note_own_target",
-    "noted_own_target",
-    "own_target",
-    "projection_of",
-    "state_for",
-    "target_named",
-]
-
 _NOTE = "model-view target"
 """Kind of the derived row that says whose state was stored last."""
 

@@ -30,8 +30,6 @@ from projections.tokens import (
 from projections.view.messages import Messages
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Opaque, Reasoning, Result
 
-__all__ = ["ContentKind", "ViewCounter", "counter_of", "wire_messages"]
-
 ContentKind: TypeAlias = Literal["text", "reasoning", "calls", "results", "attachments"]
 """Kind of the content of a part.
 

@@ -16,8 +16,6 @@ from eventlog.adapters.google_adk import EverdeltaSessionService
 from eventlog.adapters.google_adk_keys import Key
 from eventlog.testing import Said
 
-__all__ = ["AdkTalk"]
-
 
 class AdkTalk:
     """A session object of ADK; the texts of a user are one event, as that is an append."""

@@ -20,8 +20,6 @@ from eventlog.adapters.openai_agents import EverdeltaSession
 from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
 from eventlog.testing import Said
 
-__all__ = ["ClaudeTalk", "LangGraphTalk", "OpenAITalk", "PydanticTalk", "Talk"]
-
 
 class Talk:
     """A conversation in a store."""

@@ -16,7 +16,8 @@ from eventlog.importers import agent_folders, detect, follow, import_file
 from projections.exports.jsonl import jsonl_lines
 from projections.exports.markdown import markdown_blocks, markdown_of, message_markdown
 from projections.exports.opencode import opencode_export, opencode_json, opencode_pieces
-from projections.transcript.transcript import Transcript, TranscriptMessage
+from projections.transcript.message import TranscriptMessage
+from projections.transcript.transcript import Transcript
 from tests.growth.operation import Table, constant, history
 from tests.growth.place import Place
 

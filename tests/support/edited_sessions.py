@@ -12,8 +12,6 @@ from eventlog.values import File
 from projections import Transcript
 from tests.support.compactions import compacted
 
-__all__ = ["CHANGES", "KINDS", "about", "answer", "edited", "parts_of"]
-
 CALLS = ("call_1", "list_dir:0", "toolu_vrtx_" + "y" * 40, "é")
 TOOLS = ("ls", "docs.search/v2", "n" * 70, "1st")
 FILES = (

@@ -12,8 +12,6 @@ from typing import Any
 import eventlog
 from projections.exports.jsonl import jsonl_lines
 
-__all__ = ["FORMS", "long_file"]
-
 Write = Callable[[Path, int], Path]
 """Writes a file of about so many bytes to a folder, and returns its path."""
 

@@ -20,8 +20,6 @@ from projections.requests.openai_responses import responses_request
 from tests.request_rules import anthropic as anthropic_rules
 from tests.request_rules import gemini, openai_chat, openai_responses
 
-__all__ = ["APIS", "REFUSALS", "Answer", "Api"]
-
 Chunk = dict[str, Any]
 REFUSALS = (openai.APIStatusError, anthropic.APIStatusError, google.APIError)
 """How clients say that a request was refused."""

@@ -14,8 +14,6 @@ import psycopg
 from tests.support.missing import tool
 from tests.support.postgres_server import Server, as_another, free_port
 
-__all__ = ["Pooler"]
-
 _CONFIGURATION = """\
 [databases]
 * = host=127.0.0.1 port={server} user={user}

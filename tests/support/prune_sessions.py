@@ -23,8 +23,8 @@ from projections.conversation.state import Conversation
 from projections.view.neutral import NeutralMessage
 from projections.view.options import DEFAULT
 from projections.window.policy.policy import PrunePolicy
-from projections.window.prune.case import CLEARED_TOKENS
-from projections.window.prune.planners import PLANNERS, PrunePlan, plan_prune
+from projections.window.prune.case import CLEARED_TOKENS, PrunePlan
+from projections.window.prune.planners import PLANNERS, plan_prune
 from projections.window.sizing.sizes import Sizes
 
 SHARES = 4, 8

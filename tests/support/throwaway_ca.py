@@ -10,8 +10,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-__all__ = ["certificates"]
-
 
 def certificates(folder: Path, host: str) -> tuple[Path, Path, Path]:
     """Write and return the authority's certificate, the server's for a host, and its key."""

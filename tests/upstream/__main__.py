@@ -20,8 +20,6 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["main"]
-
 HERE = Path(__file__).parent
 
 

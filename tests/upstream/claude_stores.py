@@ -10,8 +10,6 @@ import claude_agent_sdk._internal.session_store
 import eventlog
 from eventlog.adapters.claude_agent import FORMAT, EverdeltaSessionStore, TranscriptKey
 
-__all__ = ["SessionStore"]
-
 
 class SessionStore(EverdeltaSessionStore):
     """The session store with the helpers of `InMemorySessionStore` for tests."""

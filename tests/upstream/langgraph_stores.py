@@ -14,8 +14,6 @@ import langgraph.store.memory
 import eventlog
 from eventlog.adapters.langgraph import EverdeltaSaver, EverdeltaStore
 
-__all__ = ["ItemStore", "Saver", "opened", "opened_async"]
-
 
 class Saver(EverdeltaSaver):
     """The checkpointer, made as `InMemorySaver` is."""

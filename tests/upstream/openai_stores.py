@@ -12,8 +12,6 @@ import agents.memory.sqlite_session
 import eventlog
 from eventlog.adapters.openai_agents import EverdeltaSession
 
-__all__ = ["Session"]
-
 
 class Session(EverdeltaSession):
     """The session of the OpenAI Agents SDK, made as `SQLiteSession` is."""

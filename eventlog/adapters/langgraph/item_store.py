@@ -53,8 +53,6 @@ from eventlog.session.shelf import Shelf
 from eventlog.store import Store
 from eventlog.validation import each
 
-__all__ = ["EverdeltaStore"]
-
 MINUTE = 60_000
 """Milliseconds."""
 PAGE = 64

@@ -22,22 +22,6 @@ from eventlog.errors import ArgumentValueError, ClosedError, EventlogError
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.logger import logger
 
-__all__ = [
-    "Kept",
-    "Place",
-    "TtlSweeper",
-    "decode",
-    "encode",
-    "end_of",
-    "is_found",
-    "key_in",
-    "matches",
-    "name_of",
-    "place_in",
-    "prefix_of",
-    "time_of",
-]
-
 LONGEST = 240
 """Bytes of a key that is no hash."""
 CUT = 180

@@ -22,8 +22,6 @@ from eventlog.records.feed import Feed
 from eventlog.records.unseen import Seen
 from eventlog.session.session import Session
 
-__all__ = ["Entry", "MessageList", "edited"]
-
 LINES = 8
 """Lists of a thread of which is kept where their messages are."""
 REMOVE_ALL = "__remove_all__"

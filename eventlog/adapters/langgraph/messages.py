@@ -24,8 +24,6 @@ from eventlog.importers.openai.responses import OpenAIResponsesMapping
 from eventlog.streams.records import metadata_of, number_of, object_of, objects_of, text_of
 from eventlog.values import Attachment, File, Model, Tokens
 
-__all__ = ["LangChainMapping"]
-
 CALLS = frozenset(
     {"tool_call", "tool_use", "function_call", "tool_call_chunk", "invalid_tool_call", "input_json_delta"}
 )

@@ -15,18 +15,6 @@ from eventlog.adapters.langgraph.thread import Thread
 from eventlog.errors import CallError, DamagedError
 from eventlog.session.answering import AskedCall
 
-__all__ = [
-    "Place",
-    "config_of",
-    "delta_history",
-    "matching",
-    "named_checkpoint",
-    "open_interrupts",
-    "place_in_time",
-    "take_in",
-    "tuple_of",
-]
-
 
 class Place(NamedTuple):
     """The thread, the namespace and the checkpoint that a config names."""

@@ -19,8 +19,6 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventlog.adapters.odd_values import is_odd, shown
 
-__all__ = ["KINDS", "Mark", "give_fields", "mark_of", "message_of", "record_of"]
-
 Mark = tuple[str, int]
 
 

@@ -26,8 +26,6 @@ from eventlog.history.relatives import heirs_of
 from eventlog.records.feed import Feed
 from eventlog.session.session import Session
 
-__all__ = ["Place", "Rejoined", "kin_of", "outside", "run_of", "unused"]
-
 
 def kin_of(session: Session) -> list[str]:
     """Return the other sessions that share a part of a session's history."""

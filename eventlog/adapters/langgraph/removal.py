@@ -13,8 +13,6 @@ from eventlog.adapters.langgraph.stored import BLOB, DELTAS, Since, Stored, enco
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.unshared import alone, erase_held
 
-__all__ = ["erase", "keep_latest", "remove_inner", "remove_run"]
-
 Choose = Callable[[dict[Place, Stored]], set[Place]]
 
 

@@ -52,8 +52,6 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import each
 
-__all__ = ["FORMAT", "EverdeltaSaver"]
-
 T = TypeVar("T")
 
 DURABILITY = "__pregel_durability"

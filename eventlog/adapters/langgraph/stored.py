@@ -14,25 +14,6 @@ from urllib.parse import quote
 
 import msgspec
 
-__all__ = [
-    "BLOB",
-    "DELTAS",
-    "MESSAGES",
-    "Since",
-    "Stored",
-    "Typed",
-    "Write",
-    "bytes_of",
-    "decode_checkpoint",
-    "decode_since",
-    "decode_writes",
-    "encode",
-    "key_of",
-    "quoted",
-    "root_of",
-    "run_in",
-]
-
 MESSAGES = "messages"
 """Channel of the root namespace that the view shows."""
 DELTAS = "counters_since_delta_snapshot"

@@ -17,8 +17,6 @@ from eventlog.adapters.langgraph.records import KINDS, give_fields
 from eventlog.adapters.odd_values import pack, unpack
 from eventlog.records.json_value import dumped, parsed
 
-__all__ = ["sturdy"]
-
 PACKED = "everdelta"
 """Kind of the values that are packed."""
 SNAPSHOT = "everdelta snapshot"

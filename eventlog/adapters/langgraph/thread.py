@@ -42,8 +42,6 @@ from eventlog.errors import ConflictError, DamagedError, LeaseHeldError, NotFoun
 from eventlog.session.held_lease import unless_held
 from eventlog.session.session import Session
 
-__all__ = ["Thread"]
-
 SMALL = 48
 """Longest value, in bytes, that a checkpoint has itself: as long as a reference."""
 

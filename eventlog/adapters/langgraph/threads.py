@@ -25,8 +25,6 @@ from eventlog.history.name_streams import last_owner
 from eventlog.session.session import Session
 from eventlog.store import Store
 
-__all__ = ["FORMAT", "Threads"]
-
 FORMAT = "langgraph"
 """Format of the names of these sessions; their keys are LangGraph's thread ids."""
 THREADS = 64

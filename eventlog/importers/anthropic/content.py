@@ -20,8 +20,6 @@ from eventlog.streams.records import metadata_of, text_of
 from eventlog.streams.tokens import anthropic_usage
 from eventlog.values import Attachment, File, Model, Opaque, Text, Tool, target_of
 
-__all__ = ["PROVIDER", "AnthropicMapping", "add_block", "result_of", "user_part"]
-
 PROVIDER = "anthropic"
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 """Types of blocks that are calls."""

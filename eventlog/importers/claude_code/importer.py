@@ -54,8 +54,6 @@ from eventlog.importers.common.record_index import RecordIndex
 from eventlog.streams.records import text_of
 from eventlog.values import Origin
 
-__all__ = ["CLAUDE_CODE"]
-
 NAME = "claude_code"
 PREAMBLE = 64
 

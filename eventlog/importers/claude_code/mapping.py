@@ -50,8 +50,6 @@ from eventlog.streams.records import number_of, text_of
 from eventlog.streams.tokens import anthropic_usage, price_of
 from eventlog.values import MessageError, Model, Reasoning, Text, Todo, Usage
 
-__all__ = ["TURN_ENDS", "ClaudeCodeMapping", "ResultNote", "input_of", "set_todos"]
-
 MAX_INLINE = 1024
 """Longest JSON text of tool metadata that is stored in an event, in characters."""
 TURN_ENDS = frozenset({"stop_hook_summary", "turn_duration", "away_summary"})

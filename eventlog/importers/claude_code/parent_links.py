@@ -11,8 +11,6 @@ Importers and feeds of a transcript ask the same links, so both give equal branc
 
 from __future__ import annotations
 
-__all__ = ["AGE", "Links"]
-
 AGE = 128
 """Records among which a parent may follow its child."""
 

@@ -25,25 +25,6 @@ from eventlog.importers.common.message_lists import numbered
 from eventlog.importers.common.torn_lines import values
 from eventlog.streams.records import text_of
 
-__all__ = [
-    "ASIDE",
-    "CONVERSATION",
-    "INTERRUPT",
-    "ClaudeRecord",
-    "content_of",
-    "entries",
-    "is_claude_code",
-    "is_custom_title",
-    "is_document",
-    "is_message",
-    "is_prompt",
-    "is_root",
-    "kept_of",
-    "prompt_of",
-    "queued_prompt",
-    "texts_of",
-]
-
 CONVERSATION = frozenset({"user", "assistant"})
 ASIDE = frozenset(
     {

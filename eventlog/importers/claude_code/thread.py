@@ -25,8 +25,6 @@ from eventlog.importers.common.json_lines import dump
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.values import MessageError, Reasoning, Text, Tool
 
-__all__ = ["AGENT_TOOLS", "Places", "Thread"]
-
 
 class Branches:
     """The nodes on the way to the newest one, and those of left branches."""

@@ -34,8 +34,6 @@ from eventlog.streams.records import metadata_of, number_of, text_of
 from eventlog.streams.tokens import responses_usage
 from eventlog.values import MessageError, Origin, Reasoning, Text, Tokens, Usage
 
-__all__ = ["CODEX"]
-
 NAME = "codex"
 MAX_NOTE = 1024
 """Longest JSON text of a call's progress that is kept in an event."""

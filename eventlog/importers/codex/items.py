@@ -29,8 +29,6 @@ from eventlog.streams.openai_responses import COMPACTION, COMPACTIONS
 from eventlog.streams.records import metadata_of, number_of, text_of
 from eventlog.values import Limits, Model, Opaque, Snapshot, Text, Todo, Tool, target_of
 
-__all__ = ["ALL_KINDS", "Rollout", "progress_of"]
-
 ALL_KINDS = ("user", "assistant", "reasoning")
 _PROGRESS = ("exit_code", "success", "status", "duration", "cwd", "process_id", "source", "invocation")
 """Fields of the event that ends a call that become its progress."""

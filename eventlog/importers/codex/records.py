@@ -23,19 +23,6 @@ from eventlog.importers.common.torn_lines import values
 from eventlog.importers.openai.items import texts_of
 from eventlog.streams.records import text_of
 
-__all__ = [
-    "ITEMS",
-    "CodexRecord",
-    "Duplicates",
-    "ScreenEvent",
-    "entries",
-    "injected",
-    "is_codex",
-    "parent_of",
-    "prompt_of",
-    "summary_of",
-]
-
 OUTER = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
 ITEMS = frozenset(
     {

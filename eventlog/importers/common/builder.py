@@ -23,8 +23,6 @@ from eventlog.session.inputs import model_of
 from eventlog.validation import each, require
 from eventlog.values import Attachment, File, Json, Model, Reasoning, Text, Tokens, Tool, Usage
 
-__all__ = ["RecordBuilder", "RecordMapping"]
-
 
 class RecordBuilder:
     """Turns the meaning of one record into events of the conversation."""

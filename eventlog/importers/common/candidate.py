@@ -19,8 +19,6 @@ from eventlog.history.ancestry import ancestry, spans
 from eventlog.session.session import Session
 from eventlog.store import Store
 
-__all__ = ["BEGINNING", "Candidate", "Comparable", "Place", "subject_of"]
-
 SNAPSHOT = (ev.SessionRenamed, ev.SessionArchived, ev.ForeignKept)
 """Events that `ImportBatch.snapshot` may hold; the remainders of records are history."""
 

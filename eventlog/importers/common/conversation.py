@@ -35,8 +35,6 @@ from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.remainder import Remainder
 from eventlog.values import INTERRUPTED, File, Json, MessageError, Opaque, Reasoning, Text, Tool, Usage
 
-__all__ = ["MAX_DONE", "MAX_OPEN", "Conversation"]
-
 MAX_OPEN = 8
 """Answers that may wait for results of their calls."""
 MAX_DONE = 8192

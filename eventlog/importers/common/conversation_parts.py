@@ -17,22 +17,6 @@ from eventlog.events.message import CORRECTION
 from eventlog.importers.common.importer import Report, Skipped
 from eventlog.values import Attachment, Body, File, Json, MessageError, Model, Text, Tokens, Usage
 
-__all__ = [
-    "ABORTED",
-    "COVERS_NOTHING",
-    "NOTHING_KEPT",
-    "UNREADABLE",
-    "CallInput",
-    "CallResult",
-    "EarlyResults",
-    "Kept",
-    "OpenAnswer",
-    "OpenCall",
-    "UserPart",
-    "added",
-    "purpose_of",
-]
-
 ABORTED = MessageError("aborted", "interrupted by the user")
 UNREADABLE = "no readable summary"
 """Reason of a failed compaction without a readable summary."""

@@ -21,18 +21,6 @@ from eventlog.events import Event
 from eventlog.ids import MAX_ID_BYTES
 from eventlog.values import Content
 
-__all__ = [
-    "GrowingImporter",
-    "ImportBatch",
-    "Importer",
-    "RecordReader",
-    "Report",
-    "Skipped",
-    "bounded_id",
-    "own_id",
-    "path_identity",
-]
-
 BATCH_EVENTS = 500
 BATCH_BYTES = 2 * 1024 * 1024
 

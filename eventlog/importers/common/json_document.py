@@ -12,8 +12,6 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-__all__ = ["DamagedDocumentError", "Document", "beginning"]
-
 CHUNK = 1 << 16
 SAMPLE = 50
 """Elements that a format is detected from."""

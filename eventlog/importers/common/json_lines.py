@@ -15,27 +15,6 @@ import msgspec
 from eventlog.streams.records import dump as encoded
 from eventlog.validation import MAX_DEPTH, is_deep
 
-__all__ = [
-    "ARRAY",
-    "MAX_DEPTH",
-    "MAX_LINE",
-    "OBJECT",
-    "START",
-    "DamagedLineError",
-    "Line",
-    "LineNumber",
-    "check_depth",
-    "dump",
-    "has_record",
-    "is_array",
-    "is_object",
-    "lines",
-    "milliseconds",
-    "parse",
-    "read_beginning",
-    "title_of",
-]
-
 OBJECT: Any = dict
 """Type of a parsed JSON object: `isinstance` with it is `is_object` without a call."""
 ARRAY: Any = list

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-__all__ = ["Steps", "difference", "patch"]
-
 Steps: TypeAlias = list[list[Any]]
 Path: TypeAlias = list[str | int]
 Object: TypeAlias = Mapping[str, Any]

@@ -24,19 +24,6 @@ from eventlog.importers.common.message_shapes import ALONE, shape_of, shape_of_o
 from eventlog.importers.common.torn_lines import IsRecord, values
 from eventlog.streams.records import object_of
 
-__all__ = [
-    "SINGLE",
-    "ListedConversation",
-    "array_conversations",
-    "conversations",
-    "document_conversation",
-    "line_conversations",
-    "numbered",
-    "record_values",
-    "whole_object",
-]
-
-
 SINGLE = "="
 """Behind the name of a member that has one message instead of an array."""
 

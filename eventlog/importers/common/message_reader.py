@@ -31,8 +31,6 @@ from eventlog.streams.records import text_of
 from eventlog.streams.tokens import responses_usage
 from eventlog.values import File, Model, Origin
 
-__all__ = ["ConversationReader", "MessageList", "RecordLists", "ids_of", "model_name_of", "system_prompt", "time_of"]
-
 _NAMES = ("session_id", "conversation_id", "sessionId", "conversationId")
 _TIMES = ("timestamp", "created_at", "created", "create_time", "ts")
 

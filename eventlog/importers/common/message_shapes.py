@@ -9,8 +9,6 @@ from eventlog.importers.common.json_document import SAMPLE, beginning
 from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse, read_beginning
 from eventlog.streams.records import text_of
 
-__all__ = ["ALONE", "ANTHROPIC", "OPENAI", "Shape", "family", "family_of", "shape_of", "shape_of_object"]
-
 OPENAI = "openai"
 ANTHROPIC = "anthropic"
 MEMBERS = ("messages", "traj", "history")

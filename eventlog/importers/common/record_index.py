@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from array import array
 
-__all__ = ["RecordIndex"]
-
 _FIRST = 1024
 _WORD = 0xFFFF_FFFF_FFFF_FFFF
 

@@ -18,8 +18,6 @@ from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import OpenAnswer, OpenCall
 from eventlog.importers.common.record_index import RecordIndex
 
-__all__ = ["RecordTree"]
-
 MAX_WAITING = 128
 """Newest places that keep the answers which wait there for results of their calls."""
 

@@ -25,8 +25,6 @@ from eventlog.importers.common.json_lines import ARRAY, OBJECT, LineNumber, dump
 from eventlog.session.session import Session
 from eventlog.values import Content, File, Reasoning, Text
 
-__all__ = ["AROUND", "FIELDS", "UNFIT", "Moved", "Remainder", "SourceRecord", "emit", "put_back", "records_of"]
-
 SHORT = 16
 """Shorter texts stay in the rest, because a reference would be longer."""
 

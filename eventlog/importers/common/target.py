@@ -27,8 +27,6 @@ from eventlog.session.session import Session
 from eventlog.session_store import begin_session
 from eventlog.store import Store
 
-__all__ = ["BATCH_EVENTS", "Target", "Timed", "begin_free", "taken_and_free"]
-
 BATCH_EVENTS = 1_000
 BATCH_BYTES = 4 * 1024 * 1024
 

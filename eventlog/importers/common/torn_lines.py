@@ -14,8 +14,6 @@ from typing import Any, NamedTuple, TypeAlias
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import DamagedLineError, Line, LineNumber, is_object, parse
 
-__all__ = ["IsRecord", "Value", "values"]
-
 IsRecord: TypeAlias = Callable[[dict[str, Any]], bool]
 """Whether an object is a whole record of the format, not a member of one."""
 

@@ -51,8 +51,6 @@ from eventlog.importers.common.importer import ImportBatch, Report
 from eventlog.importers.common.json_lines import DamagedLineError, is_object, parse
 from eventlog.values import Body
 
-__all__ = ["VERSION", "EventJsonl", "EventReader", "JsonlAppend", "line_of"]
-
 VERSION = 1
 """Version of the format that is written; older ones are read."""
 

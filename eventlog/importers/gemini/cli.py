@@ -22,8 +22,6 @@ from eventlog.streams.records import number_of, object_of, objects_of, text_of
 from eventlog.streams.tokens import usage_of_gemini
 from eventlog.values import Model, Usage
 
-__all__ = ["GEMINI_CLI", "GeminiCliMapping", "usage_of"]
-
 _START = re.compile(rb'^\s*\{\s*"sessionId"\s*:\s*"[^"]*"\s*,\s*"projectHash"\s*:')
 _ANSWERS = frozenset({"gemini", "qwen"})
 _NOTICES = frozenset({"info", "warning", "error"})

@@ -10,8 +10,6 @@ from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.streams.records import metadata_of, object_of, text_of
 from eventlog.values import Attachment, File, Text
 
-__all__ = ["PROVIDER", "answer_parts", "call", "file_of", "parts_of", "response_of", "responses", "user_parts"]
-
 PROVIDER = "google"
 
 

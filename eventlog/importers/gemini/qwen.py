@@ -18,8 +18,6 @@ from eventlog.streams.records import object_of, text_of
 from eventlog.streams.tokens import gemini_usage
 from eventlog.values import Model
 
-__all__ = ["QWEN_CODE", "QwenMapping"]
-
 LINES = 50
 
 

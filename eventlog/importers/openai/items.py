@@ -10,20 +10,6 @@ from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.streams.records import is_whole, metadata_of, text_of
 from eventlog.values import Attachment, File, Text, Tool
 
-__all__ = [
-    "PROVIDER",
-    "OutputItem",
-    "attachments_of",
-    "call_input",
-    "call_of",
-    "file_of",
-    "is_call",
-    "is_output",
-    "output_of",
-    "texts_of",
-    "user_parts",
-]
-
 PROVIDER = "openai"
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "Text"})
 

@@ -21,8 +21,6 @@ from eventlog.streams.records import text_of
 from eventlog.streams.tokens import chat_usage
 from eventlog.values import File, Json, Model
 
-__all__ = ["OpenAIChatMapping", "tell_blocks", "tell_user"]
-
 
 class OpenAIChatMapping:
     """The mapping; a record is a message, or a completion."""

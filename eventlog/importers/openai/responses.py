@@ -33,8 +33,6 @@ from eventlog.importers.openai.messages import tell_blocks, tell_user
 from eventlog.streams.openai_responses import COMPACTIONS
 from eventlog.streams.records import metadata_of, objects_of, text_of
 
-__all__ = ["RESPONSES_BODIES", "OpenAIResponsesMapping"]
-
 
 class OpenAIResponsesMapping:
     """The mapping; a record is an item."""

@@ -26,8 +26,6 @@ from eventlog.streams.records import text_of
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["OpenCodeDatabase", "OpenCodeStorage"]
-
 PAGE = 100
 """Rows that are read at once; of parts those of one message."""
 WAIT = 5.0

@@ -42,8 +42,6 @@ from eventlog.values import (
     Tool,
 )
 
-__all__ = ["Timed", "export_of", "message_of", "session_of"]
-
 Timed = tuple[int, ev.Event]
 
 

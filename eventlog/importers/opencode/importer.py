@@ -40,8 +40,6 @@ from eventlog.importers.opencode.messages import events_of_message, problem_of
 from eventlog.importers.opencode.values import model_of, optional, string, time_of
 from eventlog.values import MessageError, Origin
 
-__all__ = ["OpenCodeImporter", "SessionReader", "whole_session"]
-
 _START = re.compile(rb'^\s*\{\s*"info"\s*:\s*\{')
 
 

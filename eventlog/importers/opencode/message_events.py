@@ -9,8 +9,6 @@ from eventlog import events as ev
 from eventlog.importers.opencode.values import Record, model_of, optional, string, time_of
 from eventlog.values import INTERRUPTED, Body, Content, MessageError, Model
 
-__all__ = ["MessageEvents", "MessageFacts"]
-
 
 class MessageFacts(NamedTuple):
     """Facts of a message that was read: an export may have hundreds of thousands of them."""

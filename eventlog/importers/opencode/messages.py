@@ -27,8 +27,6 @@ from eventlog.importers.opencode.values import (
 )
 from eventlog.values import Content, Tokens
 
-__all__ = ["events_of_message", "problem_of"]
-
 
 def problem_of(record: object, known: Container[str]) -> str | None:
     """Return why a record cannot be a message of this session; None if it can.

@@ -35,8 +35,6 @@ from eventlog.values import (
     Tool,
 )
 
-__all__ = ["ASSISTANT", "USER", "Rule"]
-
 
 def _start(events: MessageEvents, part: Record, kind: Any, time: int | None = None) -> int:
     begun = events.at(time)

@@ -15,30 +15,6 @@ from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.validation import is_deep
 from eventlog.values import Attachment, Content, File, Json, MessageError, Model, Source, Tokens, Usage
 
-__all__ = [
-    "ERRORS",
-    "Record",
-    "Resolve",
-    "array",
-    "as_json",
-    "error_of",
-    "error_record",
-    "file_record",
-    "is_id",
-    "model_of",
-    "model_record",
-    "number",
-    "optional",
-    "source_of",
-    "span_record",
-    "string",
-    "time_of",
-    "tokens_record",
-    "usage_of",
-    "usage_record",
-    "value_of",
-]
-
 Record = dict[str, Any]
 Resolve = Callable[[Content], str]
 

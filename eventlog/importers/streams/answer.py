@@ -42,8 +42,6 @@ from eventlog.values import (
     target_of,
 )
 
-__all__ = ["ImportedAnswer", "ImportedCall"]
-
 _EXPECTED = frozenset(
     {
         "anthropic.stop_details", "google.grounding", "google.promptFeedback", "openai.mcp_approval_request",

@@ -25,8 +25,6 @@ from eventlog.streams.records import object_of, objects_of, text_of
 from eventlog.streams.steps import Attached, Called, Said, Step, Used
 from eventlog.values import MessageError, Model
 
-__all__ = ["STREAMS", "StreamImporter"]
-
 STREAMS: dict[str, tuple[API, str]] = {
     "anthropic_sse": ("anthropic", "anthropic"),
     "openai_chat_sse": ("openai-chat", ""),

@@ -22,8 +22,6 @@ from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, 
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.values import Json, Origin
 
-__all__ = ["StreamSession"]
-
 _SHORT = 16
 """Shorter texts stay, except in fields for texts: a text may be "assistant"."""
 _NEWEST = 16

@@ -13,8 +13,6 @@ from typing import Any, BinaryIO, NamedTuple
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import DamagedLineError, Line, is_array, is_object, lines, parse
 
-__all__ = ["DONE", "Record", "kind_of_stream", "records"]
-
 DONE = "[DONE]"
 
 STRANGE = 3

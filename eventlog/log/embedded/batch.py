@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.tail import Tail
 
-__all__ = ["AnyTicket", "Batch"]
-
 LOOKED_UP = 64 * 1024
 """Bytes of a packed body from which on a commit looks whether it is folded already."""
 AnyTicket: TypeAlias = QueuedTicket[Any, Any]

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from eventlog.log.append_checks import RequestResult
     from eventlog.log.commit import Commit, Head
 
-__all__ = ["BulkWriter"]
-
 START = address_of(1, FILE_HEADER_BYTES)
 """Where the journal of a copy begins."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.segments.layout import HeadRow
     from eventlog.log.embedded.segments.segments import Segments
 
-__all__ = ["check_journal", "check_segments", "check_trees"]
-
 
 def check_segments(segments: Segments) -> list[str]:
     """Read every row, chunk and body of the segments; return a line for each fault."""

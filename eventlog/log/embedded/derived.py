@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.tail import Tail
 
-__all__ = ["DerivedBuffer"]
-
 _LIMIT = 1 << 20
 """Bytes after which they are written without waiting for a fold."""
 

@@ -40,20 +40,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.options import Options
 
-__all__ = [
-    "FORMAT_VERSION",
-    "bytes_on_disk",
-    "encryption_of",
-    "forget_unbegun",
-    "format_of",
-    "identity_bytes",
-    "identity_of",
-    "prepare",
-    "refuse_inside_store",
-    "require_store_files",
-    "write_format",
-]
-
 FIRST = "0000000001.log"
 _TITLE = "eventlog store"
 _NAMES = frozenset({"format", "format.new", "turn", "lock", "open", "mark", "1"})

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from eventlog.log.append_checks import RequestResult
     from eventlog.log.embedded.partition import Partition
 
-__all__ = ["EmbeddedLog", "open_log"]
-
 
 class EmbeddedLog(Log):
     """A handle on a store directory; fulfils `contract.Log`.  Options: see `Options`."""

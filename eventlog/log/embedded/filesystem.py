@@ -20,27 +20,6 @@ from eventlog.errors import BusyError, DamagedError, StorageError, UnsupportedSt
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "DENIED",
-    "EXHAUSTED",
-    "NO_ROOM",
-    "JournalIO",
-    "allocate",
-    "data_end",
-    "filesystem_type",
-    "is_full",
-    "is_number",
-    "is_read_only",
-    "make_directory",
-    "read_small",
-    "refuse_network_filesystem",
-    "remove_all",
-    "require_files",
-    "sync_directory",
-    "unreadable",
-    "write_small",
-]
-
 NETWORK_FILESYSTEMS = frozenset(
     {
         "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.davfs2", "fuse.gcsfuse",

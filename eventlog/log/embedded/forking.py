@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eventlog.log.embedded.partition import Partition
 
-__all__ = ["Fork"]
-
 _PATIENCE = 1.0
 """Seconds to wait for a reader, which may wait for a lock that the forking thread holds."""
 

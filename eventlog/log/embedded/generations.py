@@ -36,22 +36,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.filesystem import JournalIO
 
-__all__ = [
-    "DERIVED",
-    "Generation",
-    "Hold",
-    "begin",
-    "commit",
-    "discard",
-    "files_of",
-    "following",
-    "hold",
-    "in_force",
-    "of",
-    "rewriting",
-    "sweep",
-]
-
 DERIVED = "derived"
 """Directory of what layers above the log made of it: made again after a rewriting."""
 _NAME = "generation"

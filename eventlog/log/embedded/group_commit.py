@@ -66,8 +66,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.locks import WriterLock
     from eventlog.log.embedded.tail import Tail
 
-__all__ = ["GroupCommit"]
-
 BATCH_BYTES = 4 << 20
 """About how much is written at once."""
 

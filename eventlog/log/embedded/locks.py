@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Presence", "WriterLock", "try_shared"]
-
 _SHORTEST = 50e-6
 _LONGEST = 1e-3
 

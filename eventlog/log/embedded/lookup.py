@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.segments.segments import Segments
     from eventlog.log.lists import ListsOf
 
-__all__ = ["Lookup"]
-
 
 class Lookup:
     """One partition's memtable and segments, as one log."""

@@ -13,8 +13,6 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["MarkWatch"]
-
 _IN_MODIFY = 0x2
 _EVENT_BYTES = 4096
 

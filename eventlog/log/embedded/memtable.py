@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.lists import ListsOf
 
-__all__ = ["Memtable", "MemtablePart"]
-
 _first_version: Callable[[Commit], int] = attrgetter("first")
 _last_version: Callable[[Commit], int] = attrgetter("last")
 _last_position: Callable[[Commit], int] = attrgetter("last_position")

@@ -7,8 +7,6 @@ import msgspec
 from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.lists import ListsOf
 
-__all__ = ["Options"]
-
 _DEFAULT_IO = JournalIO()
 
 

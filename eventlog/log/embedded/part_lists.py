@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Place
     from eventlog.log.lists import ListsOf
 
-__all__ = ["PartLists", "Row"]
-
 Row: TypeAlias = tuple["Place", str]
 """A row of a list: the place of a session, and its id."""
 

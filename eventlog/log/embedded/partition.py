@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.options import Options
     from eventlog.log.lists import ListsOf
 
-__all__ = ["Partition"]
-
 LOOK_AFTER = 2.0
 """Seconds after which the fold thread looks whether the store was rewritten."""
 RETRY_AFTER = 1.0

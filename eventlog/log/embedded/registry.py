@@ -20,8 +20,6 @@ from eventlog.logger import logger
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["REGISTRY", "Shared"]
-
 _Key = tuple[int, int]
 
 

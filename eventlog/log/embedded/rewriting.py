@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.engine import EmbeddedLog
     from eventlog.log.embedded.partition import Partition
 
-__all__ = ["make_next", "sweep"]
-
 _FEW = 200
 """Events that may be left when the writers' lock is taken."""
 _ROUNDS = 20

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.segments.layout import FoldState
     from eventlog.log.embedded.segments.segments import Segments
 
-__all__ = ["Tail"]
-
 _LIMIT = 16
 """Times `fold_bytes`."""
 _PARTS = 4

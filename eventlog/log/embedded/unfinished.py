@@ -10,8 +10,6 @@ from eventlog.log.embedded.filesystem import read_small, remove_all, sync_direct
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["begin_anew", "holds_nothing", "refuse_unfinished", "set_unfinished", "unfinished"]
-
 _NAME = "unfinished"
 
 

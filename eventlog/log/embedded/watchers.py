@@ -16,8 +16,6 @@ from eventlog.log.embedded.mark_watch import MarkWatch
 if TYPE_CHECKING:
     from eventlog.log.embedded.tail import Tail
 
-__all__ = ["Watchers"]
-
 _LONGEST_WAIT = 1.0
 """Seconds after which a thread looks at the mark, although nothing said that it moved."""
 _SHORTEST_POLL = 1e-3

@@ -27,8 +27,6 @@ from eventlog.log.embedded.filesystem import allocate
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Watermark", "marked_generation"]
-
 _WORDS = struct.Struct("<QQ")
 MARK_BYTES = 3 * _WORDS.size
 _ONES = (1 << 64) - 1

@@ -9,8 +9,6 @@ import msgspec
 if TYPE_CHECKING:
     from eventlog.log.postgres.connections import LogConnection
 
-__all__ = ["Acknowledged", "acknowledged"]
-
 _REMOTE = frozenset({"on", "remote_write", "remote_apply"})
 
 

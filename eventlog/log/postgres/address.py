@@ -14,8 +14,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from eventlog.errors import CallError
 
-__all__ = ["conninfo", "shown"]
-
 _SECRETS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"})
 _DEFAULTS = {
     "application_name": "everdelta",

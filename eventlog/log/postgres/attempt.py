@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from eventlog.log.postgres.connections import Connections, LogConnection
     from eventlog.log.postgres.reader import Reader
 
-__all__ = ["Attempt", "KnownHeads", "Target", "Tried", "settle", "unknown"]
-
 _MOST = 4096
 """Heads that are remembered."""
 _PAUSE = 0.01

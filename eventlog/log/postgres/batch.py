@@ -21,8 +21,6 @@ from eventlog.log.ticket import QueuedTicket
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
 
-__all__ = ["CHUNK", "AnyTicket", "Batch", "Change", "body_partition"]
-
 AnyTicket: TypeAlias = QueuedTicket[Any, Any]
 Outcome: TypeAlias = Committed | bool | BaseException | None
 CHUNK = 1 << 20

@@ -11,8 +11,6 @@ from eventlog.log.postgres.batch import CHUNK, body_partition
 if TYPE_CHECKING:
     from eventlog.log.postgres.connections import Connections
 
-__all__ = ["Bodies"]
-
 _PAGE = 10_000
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.contract import Log
 
-__all__ = ["check"]
-
 _PAGE = 1000
 
 

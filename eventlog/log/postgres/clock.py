@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["ServerClock"]
-
 
 class ServerClock:
     """By how much the server's clock is ahead of this machine's, in microseconds.

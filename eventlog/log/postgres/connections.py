@@ -29,8 +29,6 @@ from eventlog.log.postgres.faults import is_lost, is_passing, typed
 if TYPE_CHECKING:
     from eventlog.log.postgres.options import Options
 
-__all__ = ["Connections", "LogConnection", "connect", "unhurried"]
-
 R = TypeVar("R")
 _SETTINGS = {
     "idle_in_transaction_session_timeout": "60000",

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.postgres.connections import Connections, LogConnection
 
-__all__ = ["Derived"]
-
 SPREAD = 16
 """Partitions that derived values are spread over, at most: all are asked for a prefix."""
 _PUT = f"""

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.append_checks import RequestResult
 
-__all__ = ["PostgresLog"]
-
 _TAKE_OUT = """
 UPDATE eventlog_commits c SET payload = %b, salt = w.salt, leaf = w.leaf, digest = ''
 FROM unnest(%b::int8[], %b::bytea[], %b::bytea[]) AS w(position, salt, leaf)

@@ -13,8 +13,6 @@ from eventlog.errors import BusyError, DamagedError, EventlogError, StorageError
 if TYPE_CHECKING:
     from psycopg import Error
 
-__all__ = ["is_lost", "is_passing", "may_have_committed", "typed"]
-
 _PASSING = frozenset({"40001", "40P01", "53300", "57P03", "25006"})
 """Nothing was written, and the next try may succeed.
 

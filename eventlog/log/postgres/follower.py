@@ -15,8 +15,6 @@ from eventlog.errors import EventlogError
 from eventlog.log.worker import Worker
 from eventlog.logger import logger
 
-__all__ = ["Follower"]
-
 _INTEREST = 2.0
 """Seconds after a wait in which the thread goes on to look: most readers wait again."""
 _GROWTH = 1.5

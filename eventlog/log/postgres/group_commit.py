@@ -23,8 +23,6 @@ from eventlog.log.worker import Worker
 if TYPE_CHECKING:
     from eventlog.log.postgres.attempt import Target
 
-__all__ = ["GroupCommit"]
-
 BATCH_BYTES = 4 << 20
 """About how much is written at once."""
 PATIENCE, LONGEST = 0.25, 0.005

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Head
     from eventlog.log.contract import HeadReader
 
-__all__ = ["OnceRead", "RecalledHeads"]
-
 
 class OnceRead(local):
     """Heads and values that this thread alone read; None outside of such a block."""

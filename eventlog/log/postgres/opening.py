@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from eventlog.log.postgres.connections import LogConnection
 
 
-__all__ = ["create", "filling", "open_log", "settings_of"]
-
-
 def open_log(address: str, *, partitions: int = schema.PARTITIONS, encryption: str = "", **options: Any) -> PostgresLog:
     """Open the log at an address, made if it is not there; options as in `Options`.
 

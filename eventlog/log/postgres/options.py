@@ -6,8 +6,6 @@ import msgspec
 
 from eventlog.log.lists import ListsOf
 
-__all__ = ["Options"]
-
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to open a log on a server.  All times are seconds."""

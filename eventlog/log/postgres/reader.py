@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from eventlog.log.postgres.schema import Settings
     from eventlog.log.postgres.seen_commits import Seen
 
-__all__ = ["Reader"]
-
 PAGE = 512
 """Most rows of one round trip."""
 PAGE_BYTES = 4 << 20

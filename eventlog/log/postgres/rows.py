@@ -12,8 +12,6 @@ from eventlog.log.commit import Commit, Head, LeaseState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["COMMIT", "HEAD", "Known", "commit_from", "head_from", "new_revision", "packed", "text_from"]
-
 HEAD = (
     "h.session, h.revision, h.version, h.position, h.base, h.created, h.updated, h.messages, h.entry, h.lease_epoch,"
     " h.lease_owner, h.lease_until, h.appends, h.peaks, h.gone"

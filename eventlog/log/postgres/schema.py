@@ -23,19 +23,6 @@ from eventlog.errors import AlreadyExistsError, BusyError, CallError, TooNewErro
 if TYPE_CHECKING:
     from psycopg import Connection
 
-__all__ = [
-    "PARTITIONS",
-    "UNFINISHED",
-    "Settings",
-    "create",
-    "empty",
-    "finish",
-    "has_commits",
-    "read_settings",
-    "require_filling",
-    "stored",
-]
-
 VERSION = 1
 """Version of the tables."""
 PARTITIONS = 256

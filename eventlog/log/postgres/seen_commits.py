@@ -12,8 +12,6 @@ from eventlog.log.merkle import TAG_BYTES
 if TYPE_CHECKING:
     from eventlog.errors import EventlogError
 
-__all__ = ["LOST", "RESTORED", "Seen"]
-
 RESTORED = "another log was restored or made in this place"
 LOST = "the server has lost commits that were seen here, as after a failover to a standby without them"
 _MOST = 8192

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from eventlog.log.postgres.connections import Connections
     from eventlog.log.postgres.rows import Known
 
-__all__ = ["SessionLists"]
-
 MANY = 64
 """Moved heads from which on a reader brings the index up to date."""
 _AT_ONCE = 2000

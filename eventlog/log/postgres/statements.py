@@ -19,8 +19,6 @@ from __future__ import annotations
 import re
 from typing import LiteralString, NamedTuple
 
-__all__ = ["APPEND", "APPEND_WITH_BODIES", "BARRIER", "FIND", "Prepared"]
-
 _APPEND = """
 WITH here AS MATERIALIZED (
     SELECT 1 FROM eventlog_settings WHERE partition = 0 AND name = 'made' AND value = %(made)b

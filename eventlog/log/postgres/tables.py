@@ -20,8 +20,6 @@ from eventlog.log.postgres.schema import require_filling
 if TYPE_CHECKING:
     from eventlog.log.postgres.connections import LogConnection
 
-__all__ = ["SIZE", "Tables"]
-
 _HEADS = """
 INSERT INTO eventlog_heads (partition, session, revision, version, position, base, created, updated, messages, entry,
     lease_epoch, lease_owner, lease_until, appends, peaks, gone, moved)

@@ -16,8 +16,6 @@ from projections.cli.words import Context, command, flag
 if TYPE_CHECKING:
     from eventlog import AskedCall, Session
 
-__all__ = ["run"]
-
 
 @command
 @SESSION

@@ -15,8 +15,6 @@ from projections.reports.wording import moment
 if TYPE_CHECKING:
     from eventlog import AskedCall, Session, Store
 
-__all__ = ["run"]
-
 
 @paged_command
 @OPTIONAL_SESSION

@@ -13,9 +13,8 @@ from projections.cli.words import Context, integer, paged_command
 from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
-    from projections.reports.audit import AuditedStep, StepRequest
-
-__all__ = ["run"]
+    from projections.reports.audit import AuditedStep
+    from projections.reports.step_requests import StepRequest
 
 
 @paged_command

@@ -12,8 +12,6 @@ from projections.cli.options import JSON
 from projections.cli.store_option import reading
 from projections.cli.words import PATH, PLACE, Context, command
 
-__all__ = ["run"]
-
 
 @command
 @argument("to", type=PLACE, help="Directory of the backup; made if it does not exist.")

@@ -15,8 +15,6 @@ from projections.reports.wording import counted
 if TYPE_CHECKING:
     from projections.loop import CompactionResult, ContextWindow
 
-__all__ = ["run"]
-
 NOTHING = "there is nothing to compact: no message is older than those that always stay"
 
 

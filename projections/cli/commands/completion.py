@@ -9,8 +9,6 @@ from click import Choice, argument
 
 from projections.cli.words import COMPLETION, Context, command
 
-__all__ = ["run"]
-
 
 @command
 @argument("shell", type=Choice(["bash", "zsh", "fish"]), help="The shell that reads the script.")

@@ -22,8 +22,6 @@ from projections.reports.wording import counted
 if TYPE_CHECKING:
     from eventlog import Store
 
-__all__ = ["run"]
-
 MODEL = "anthropic/claude-sonnet-4-5-20250929"
 """The model of the recorded answer."""
 KINDS = {"thinking": "reasoning", "partial_json": "call", "text": "text"}

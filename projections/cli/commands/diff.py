@@ -13,8 +13,6 @@ from projections.cli.short_ids import ShortIds
 from projections.cli.store_option import reading_session
 from projections.cli.words import Context, Number, paged_command
 
-__all__ = ["run"]
-
 
 @paged_command
 @SESSION

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from eventlog import Store
     from eventlog.maintenance.erase import ErasurePlan
 
-__all__ = ["run"]
-
 _Choice: TypeAlias = Literal["refuse", "keep", "cascade"]
 """Treatment of the sessions that depend on the erased one."""
 _LISTED = 5

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from eventlog import Session, Store
     from eventlog.codec.decoded import Recorded
 
-__all__ = ["run"]
-
 
 @paged_command
 @SESSION

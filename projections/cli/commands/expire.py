@@ -14,8 +14,6 @@ from projections.cli.store_option import reading, writing
 from projections.cli.words import Context, command, integer
 from projections.reports.wording import counted
 
-__all__ = ["run"]
-
 _LISTED = 20
 """How many sessions the question lists."""
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

@@ -16,8 +16,6 @@ from projections.reports.wording import moment, policy_named
 if TYPE_CHECKING:
     from projections.reports.visibility import Cause, Visibility
 
-__all__ = ["run"]
-
 
 @paged_command
 @SESSION

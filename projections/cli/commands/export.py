@@ -21,8 +21,6 @@ from projections.cli.words import PATH, Context, command, flag
 if TYPE_CHECKING:
     from eventlog import Session, SessionInfo
 
-__all__ = ["run"]
-
 Format: TypeAlias = Literal["opencode", "jsonl", "markdown", "html", "sqlite"]
 
 

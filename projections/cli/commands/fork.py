@@ -7,8 +7,6 @@ from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import writing_session
 from projections.cli.words import Context, command, integer
 
-__all__ = ["run"]
-
 
 @command
 @SESSION

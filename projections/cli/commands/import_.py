@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from eventlog import Store
     from eventlog.importers import Folder, FollowedFile, Report
 
-__all__ = ["run"]
-
 
 @command
 @argument(

@@ -9,8 +9,6 @@ from projections.cli.short_ids import session_of
 from projections.cli.store_option import reading
 from projections.cli.words import Context, command, integer
 
-__all__ = ["run"]
-
 
 @command
 @SESSION

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from projections.loop import ContextWindow
     from projections.loop.context.report import PrunePreview
 
-__all__ = ["run"]
-
 
 @command
 @SESSION

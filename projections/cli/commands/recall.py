@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from projections.window.retrieval.covered import CoveredRange
     from projections.window.retrieval.recall import RecallResult
 
-__all__ = ["run"]
-
 MOST = 50
 """Default of --most."""
 RANGE = re.compile(r"(\d+)(?:-(\d+))?")

@@ -18,8 +18,6 @@ from projections.cli.words import Context, command
 if TYPE_CHECKING:
     from eventlog import Session
 
-__all__ = ["run"]
-
 
 @command
 @SESSION

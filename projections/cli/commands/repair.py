@@ -13,8 +13,6 @@ from projections.cli.store_option import store_path
 from projections.cli.words import PLACE, Context, command
 from projections.reports.wording import counted
 
-__all__ = ["run"]
-
 
 @command
 @option(

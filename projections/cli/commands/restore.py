@@ -11,8 +11,6 @@ from projections.cli.copy_report import print_copy
 from projections.cli.options import JSON
 from projections.cli.words import PLACE, Context, command
 
-__all__ = ["run"]
-
 
 @command
 @argument("source", metavar="FROM", type=PLACE, help="Directory of a backup or a store, or address of a server.")

@@ -16,8 +16,6 @@ from projections.cli.words import Context, command, integer
 if TYPE_CHECKING:
     from eventlog import Session
 
-__all__ = ["run"]
-
 
 @command
 @SESSION

@@ -9,8 +9,6 @@ from projections.cli.store_option import writing
 from projections.cli.words import Context, command
 from projections.reports.wording import counted
 
-__all__ = ["run"]
-
 
 @command
 @JSON

@@ -19,8 +19,6 @@ from projections.reports.wording import counted, moment
 if TYPE_CHECKING:
     from eventlog import SearchHit
 
-__all__ = ["run"]
-
 _SPACES = re.compile(r"\s+")
 _KINDS = ("user", "assistant", "reasoning", "call", "result")
 

@@ -29,8 +29,6 @@ from projections.cli.words import Context, command, flag, integer
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = ["run"]
-
 PORT = 8377
 """The port where none is named; a free one if it is taken."""
 MAX_PORT = 65_535

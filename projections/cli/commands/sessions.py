@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from eventlog import SessionInfo, Store
 
-__all__ = ["run"]
-
 KEYS = (
     "id",
     "title",

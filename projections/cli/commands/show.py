@@ -13,9 +13,7 @@ from projections.cli.store_option import reading_session
 from projections.cli.words import Context, flag, integer, paged_command
 
 if TYPE_CHECKING:
-    from projections.transcript.transcript import TranscriptMessage
-
-__all__ = ["run"]
+    from projections.transcript.message import TranscriptMessage
 
 
 @paged_command

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from projections.cli.table import Cell
     from projections.reports.usage import UsageTotals
 
-__all__ = ["run"]
-
 _By: TypeAlias = Literal["day", "model", "scope"]
 
 

@@ -14,8 +14,6 @@ from projections.cli.words import Context, command, flag, integer
 if TYPE_CHECKING:
     from eventlog import Session, Store
 
-__all__ = ["run"]
-
 
 @command
 @SESSION

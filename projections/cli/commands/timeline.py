@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from projections.reports.timeline import Timeline, TimelineEntry
     from projections.reports.usage import UsageTotals
 
-__all__ = ["run"]
-
 _WIDE = 120
 """Columns of a terminal that has room for bars."""
 BAR = 10

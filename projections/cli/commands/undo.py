@@ -9,8 +9,6 @@ from projections.cli.window_options import window_of
 from projections.cli.words import Context, command
 from projections.reports.wording import counted
 
-__all__ = ["run"]
-
 
 @command
 @SESSION

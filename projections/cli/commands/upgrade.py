@@ -7,8 +7,6 @@ from projections.cli.options import JSON
 from projections.cli.store_option import store_path
 from projections.cli.words import Context, command
 
-__all__ = ["run"]
-
 
 @command
 @JSON

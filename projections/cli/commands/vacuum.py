@@ -13,8 +13,6 @@ from projections.reports.wording import counted
 if TYPE_CHECKING:
     from eventlog.maintenance.emptied import VacuumResult
 
-__all__ = ["run", "still_read"]
-
 
 @command
 @JSON

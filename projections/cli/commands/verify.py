@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from eventlog import Store
     from projections.verify.verify import SessionReport, StoreReport
 
-__all__ = ["run"]
-
 
 @paged_command
 @OPTIONAL_SESSION

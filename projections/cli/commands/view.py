@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from projections.view.model_view import ModelView
     from projections.view.options import Capability, RenderOptions
 
-__all__ = ["run"]
-
 
 @paged_command
 @SESSION

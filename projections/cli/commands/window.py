@@ -24,8 +24,6 @@ from projections.reports.wording import KIND_NAMES, cache_words, counted, pruned
 if TYPE_CHECKING:
     from projections.loop.context.report import WindowReport
 
-__all__ = ["run"]
-
 
 @paged_command
 @SESSION

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from projections.loop.context.window_state import WindowState
     from projections.loop.decision.steps import PendingCall, RunSubtask
 
-__all__ = ["AsyncContextWindow", "afill", "afill_retrying"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 _RUN = "`run` is a coroutine function that is given the sub-session"

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from projections.loop.decision.steps import Step
     from projections.window.compaction.summarizer import Summarizer
 
-__all__ = ["BackgroundSummary", "in_background"]
-
 
 def in_background(
     session: Session, state: WindowState, summarizer: Summarizer, model: Model | None, *, wanted: bool

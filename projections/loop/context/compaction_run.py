@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from projections.loop.decision.situation import Situation
     from projections.loop.decision.steps import Compact
 
-__all__ = ["CompactionResult", "run_compaction"]
-
 
 class CompactionResult(msgspec.Struct, frozen=True):
     """How a compaction ended.  `reason` is "" if it is in force now."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from projections.loop.decision.steps import Compact
     from projections.window.compaction.selection import Selection
 
-__all__ = ["CONTINUE", "REMOVED", "continuation", "continuation_events", "overflow_replay", "tokens_after"]
-
 CONTINUE = (
     "The earlier part of this conversation now stands in the summary above.  If something is left to do, go on with it;"
     " if you cannot tell what to do next, stop and ask."

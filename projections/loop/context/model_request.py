@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from projections.requests.forms import RequestForm
     from projections.view.neutral import NeutralMessage
 
-__all__ = ["ModelRequest"]
-
 
 class ModelRequest(NamedTuple):
     """The request for one step of the loop, with the changes of hooks in it."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from eventlog.values import Content, Json
     from projections.loop.context.window_state import WindowState
 
-__all__ = ["OfferedTools"]
-
 
 class OfferedTools:
     """The schemas that a program gives, or those that the session has, and `recall`."""

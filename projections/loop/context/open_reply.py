@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from projections.loop.context.window_state import WindowState
     from projections.loop.decision.steps import PendingCall
 
-__all__ = ["SWITCHED_OFF", "RunningCall", "fail", "open_reply", "require_no_reply", "start_call", "succeed"]
-
 SWITCHED_OFF = "the tool {tool} is switched off for this question"
 """The failure of a call that the question does not allow."""
 _A_CALL = "a call is what `Reply.tool` or `start` gave"

@@ -15,8 +15,6 @@ from eventlog.values import MessageError
 from projections.loop.context.window_state import WindowState
 from projections.loop.decision.refused_turn import media_to_replace
 
-__all__ = ["close_open_reply", "end_reply", "refusal"]
-
 
 def refusal(error: Exception, session: Session | None = None) -> MessageError:
     """Return the error of a reply that a provider refused, for `reply.abort`.

@@ -29,20 +29,7 @@ if TYPE_CHECKING:
     from projections.loop.decision.loop_state import LoopState, UndoableChange
     from projections.loop.decision.situation import Situation
     from projections.view.part_rendering import Resolver
-    from projections.window.prune.planners import PrunePlan
-
-__all__ = [
-    "ChangeInForce",
-    "CompactionFailure",
-    "CompactionPreview",
-    "ModelRatio",
-    "PrunePreview",
-    "StepPreview",
-    "WindowReport",
-    "preview_compaction",
-    "preview_prune",
-    "window_report",
-]
+    from projections.window.prune.case import PrunePlan
 
 _A_WINDOW = "a report is on a ContextWindow"
 

@@ -20,8 +20,6 @@ from eventlog.streams.retry_after import asked_wait
 from eventlog.validation import require, require_function, require_wait
 from projections.loop.context.refused_request import end_reply
 
-__all__ = ["Attempts", "Backoff", "fill_retrying", "is_transient"]
-
 _ANSWERED = frozenset({MEDIA, OPAQUE, OVERFLOW})
 """Kinds of refusals that the loop answers with another request."""
 LOOK_EVERY = 1.0

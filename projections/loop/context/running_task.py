@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from projections.loop.context.window_state import WindowState
     from projections.loop.decision.steps import RunSubtask
 
-__all__ = ["RunningTask", "begin_subtask", "begin_task"]
-
 
 def begin_task(session: Session, state: WindowState, call: PendingCall) -> RunningTask | None:
     """Record that a model's `task` call runs, and open its sub-session.

@@ -31,8 +31,6 @@ from projections.window.compaction.summarizer import Piece, Summarizer, ToolCall
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable, Iterator
 
-__all__ = ["summarize_with"]
-
 
 def summarize_with(
     ask: Callable[[ModelRequest], object],

@@ -20,8 +20,6 @@ from projections.window.compaction.record import Begun, SummaryRecord
 if TYPE_CHECKING:
     from eventlog.session.session import Session
 
-__all__ = ["SummaryAttempt", "newest_attempt", "summaries_id"]
-
 
 class SummaryAttempt(NamedTuple):
     """The newest summary of a sub-session."""

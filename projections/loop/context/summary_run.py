@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from projections.loop.decision.situation import Situation
     from projections.window.compaction.selection import Selection
 
-__all__ = ["SummaryFailure", "SummaryRun", "check_summary", "is_thin", "judge"]
-
 SMALLER = 3
 """Times that a request refused for its size is made again, each half as large."""
 LOOKS = 16

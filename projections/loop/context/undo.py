@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from eventlog.session.session import Session
     from projections.replay.projection import EventSource
 
-__all__ = ["newest_change", "undo_newest"]
-
 
 def undo_newest(session: Session, loop: LoopState) -> str:
     """Undo the newest prune, compaction or rollback in force; return which it was."""

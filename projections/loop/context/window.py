@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from projections.view.options import RenderOptions
     from projections.window.compaction.summarizer import Summarizer
 
-__all__ = ["ContextWindow"]
-
 
 class ContextWindow:
     """Keeps a session inside its model's window.

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from projections.view.neutral import NeutralMessage
     from projections.window.sizing.sizes import Sizes
 
-__all__ = ["LAST_STEP", "WindowState"]
-
 LAST_STEP = "This is the last step of this turn: no more tools may be called.  Say what was done, what is left to do, and how to go on."
 """Assistant text at the end of the request for a turn's last step."""
 

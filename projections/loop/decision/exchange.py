@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
 
-__all__ = ["answers", "newest_question", "open_answer", "queued_message", "turn_answers"]
-
 
 def newest_question(state: Conversation) -> Message | None:
     """The newest message of the view that is a user's, or the program's in a user's name."""

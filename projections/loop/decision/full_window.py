@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from projections.loop.decision.situation import Situation
     from projections.window.compaction.selection import Selection
 
-__all__ = ["blocked", "may_help", "what_helps"]
-
 BY_HAND = "compact by hand without a model: `ContextWindow(session, summarizer=summarize_offline).compact()`"
 OFFLINE_MOST = 4_000
 """Tokens that the offline summary has at most, in any language."""

@@ -19,23 +19,6 @@ from eventlog.validation import json_value
 from eventlog.values import MessageError
 from projections.tokens.calibration import Calibration
 
-__all__ = [
-    "COMPACTED",
-    "NOTHING",
-    "ROLLED_BACK",
-    "TOLD_CHANGED",
-    "UNCOUNTED",
-    "LatestAnswer",
-    "LoopState",
-    "RefusingTarget",
-    "StepUsage",
-    "TrailEntry",
-    "UndoableChange",
-    "note_refusal",
-    "number_in",
-    "refusing",
-]
-
 TRAIL = 32
 """Newest marks, and changes, that are kept."""
 OPEN = 8

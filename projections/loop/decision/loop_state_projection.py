@@ -23,8 +23,6 @@ from projections.replay.canonical import pack, unpack
 from projections.replay.projection import apply_each
 from projections.window.policy.limits import step_total
 
-__all__ = ["LoopStateProjection"]
-
 
 class LoopStateProjection:
     """Builds the loop's state; keeps at most `changes` undoable changes."""

@@ -49,8 +49,6 @@ from projections.window.policy.limits import is_over
 from projections.window.prune.repeated_calls import repeated_call
 from projections.window.sizing.sizes import Sizes
 
-__all__ = ["next_step"]
-
 
 def next_step(situation: Situation) -> Step:
     """Return the next step."""

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from projections.loop.decision.loop_state import LatestAnswer
     from projections.loop.decision.situation import Situation
 
-__all__ = ["asks_without_state", "helps_after", "media_of_question", "media_to_replace", "too_early"]
-
 TOO_LARGE = 413
 RETRY = "`turn.retry()` begins it again"
 _HELPS = {

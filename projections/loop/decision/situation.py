@@ -24,8 +24,6 @@ from projections.window.prune.case import PrunePlan
 from projections.window.prune.planners import plan_prune
 from projections.window.sizing.sizes import Sizes
 
-__all__ = ["Situation"]
-
 BROKEN_OFF = ("interrupted", "taken over")
 """How a lease taker says that it closed what a dead or former owner had left open."""
 SUMMARY_ROOM = 2_000

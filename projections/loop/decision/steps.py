@@ -15,23 +15,6 @@ from eventlog.values import Json, Media, MessageError, Subtask
 from projections.loop.decision.loop_state import number_in
 from projections.window.prune.case import PrunePlan
 
-__all__ = [
-    "Ask",
-    "Blocked",
-    "CallModel",
-    "Compact",
-    "PendingCall",
-    "Promote",
-    "Prune",
-    "ReplaceMedia",
-    "RequestCompaction",
-    "RunSubtask",
-    "RunTools",
-    "Step",
-    "Stop",
-    "Wait",
-]
-
 
 @final
 class PendingCall(msgspec.Struct, frozen=True):

@@ -21,8 +21,6 @@ from projections.view.part_rendering import CLEARED
 from projections.window.compaction.request import GOES_ON, SummaryRequest
 from projections.window.compaction.template import NONE, SECTIONS, foreign_sections, sections_of
 
-__all__ = ["ROOM", "summarize_offline"]
-
 ROOM = {
     "Goal": 900,
     "Constraints & Preferences": 1200,

@@ -22,8 +22,6 @@ from projections.window.compaction.selection import Selection, previous_summary,
 from projections.window.policy.hooks import apply_patch
 from projections.window.policy.policy import CompactionPolicy
 
-__all__ = ["SUMMARY_FORM", "SUMMARY_RENDERER", "Begun", "SummaryRecord", "request_again", "without"]
-
 SUMMARY_RENDERER = "summary/1"
 """Name and version of the form of these requests, the template's words included."""
 SUMMARY_FORM = "neutral/1"

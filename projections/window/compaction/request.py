@@ -24,15 +24,6 @@ from projections.window.compaction.template import SYSTEM, prompt_digest, summar
 from projections.window.policy.hooks import MessagesHook, patch_of
 from projections.window.policy.policy import CompactionPolicy
 
-__all__ = [
-    "GOES_ON",
-    "RequestCounter",
-    "SummaryFacts",
-    "SummaryJob",
-    "SummaryRequest",
-    "summary_options",
-]
-
 RequestCounter: TypeAlias = Callable[[Sequence[NeutralMessage], Sequence[str]], int]
 """Tokens of a request with these messages and these system segments, by the counter of the
 summary's model.

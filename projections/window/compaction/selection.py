@@ -32,8 +32,6 @@ from projections.view.selection import compaction_of, visible_messages
 from projections.window.policy.policy import CompactionPolicy
 from projections.window.sizing.sizes import Sizes
 
-__all__ = ["Selection", "kept_turn", "previous_summary", "select_tail", "summarisable", "tail_budget"]
-
 
 class Selection(msgspec.Struct, frozen=True):
     """The messages that a compaction covers, and those that stay.

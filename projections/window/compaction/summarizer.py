@@ -30,8 +30,6 @@ from eventlog.errors import CallError, SummarizerRefusedError
 from eventlog.values import Usage
 from projections.window.compaction.request import SummaryRequest
 
-__all__ = ["HOME", "LONGEST_SUMMARY", "MOST_PIECES", "Piece", "Summarizer", "Summary", "ToolCalled", "pieces"]
-
 T = TypeVar("T")
 
 LONGEST_SUMMARY = 2_000_000

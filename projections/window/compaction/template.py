@@ -10,20 +10,6 @@ import re
 from collections.abc import Sequence
 from hashlib import sha256
 
-__all__ = [
-    "ASKED_AGAIN",
-    "NONE",
-    "SECTIONS",
-    "SYSTEM",
-    "TEMPLATE",
-    "foreign_sections",
-    "left_out",
-    "missing_sections",
-    "prompt_digest",
-    "sections_of",
-    "summary_prompt",
-]
-
 NONE = "(none)"
 """Text of a section that has nothing to say."""
 

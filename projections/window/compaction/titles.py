@@ -19,8 +19,6 @@ from projections.view.neutral import NeutralMessage, Text
 from projections.window.compaction.request import SummaryRequest
 from projections.window.compaction.summarizer import Summarizer, ToolCalled, pieces
 
-__all__ = ["LONGEST_TITLE", "give_title"]
-
 LONGEST_TITLE = 100
 """Characters of a title at most; a longer one is cut."""
 LONGEST_QUESTION = 4_000

@@ -17,8 +17,6 @@ from eventlog.validation import each, require
 from projections.view.neutral import NeutralMessage
 from projections.view.system_prompt import SystemHook
 
-__all__ = ["AutoContinue", "Hooks", "MessagesHook", "apply_patch", "patch_of"]
-
 MessagesHook: TypeAlias = Callable[[list[NeutralMessage]], Sequence[NeutralMessage]]
 """Is given the messages of a request and returns those to be sent."""
 

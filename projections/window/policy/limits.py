@@ -9,8 +9,6 @@ from __future__ import annotations
 from eventlog.values import Limits, Tokens
 from projections.window.policy.policy import OverflowPolicy
 
-__all__ = ["is_over", "largest_request", "max_output", "step_total", "usable"]
-
 
 def max_output(limits: Limits | None, policy: OverflowPolicy) -> int:
     """Return the most tokens of one answer: the model's limit, at most `output_cap`.

@@ -20,24 +20,6 @@ from eventlog.errors.base import brief, cut
 from eventlog.models.catalogue import Rates
 from eventlog.validation import require
 
-__all__ = [
-    "DEFAULT_POLICY",
-    "OPENCODE_POLICY",
-    "POLICIES",
-    "CompactionPolicy",
-    "ContextPolicy",
-    "LoopPolicy",
-    "OverflowPolicy",
-    "Prices",
-    "PrunePolicy",
-    "TruncationPolicy",
-    "decode_policy",
-    "encode_policy",
-    "policy_named",
-    "prices_of",
-    "switched",
-]
-
 
 class TruncationPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """When a tool's output is cut for the view, and which end is kept."""

@@ -23,8 +23,6 @@ from projections.window.policy.policy import PrunePolicy
 from projections.window.prune.clearable import Clearable, clearables, length_of
 from projections.window.sizing.sizes import Sizes
 
-__all__ = ["CLEARED_TOKENS", "PruneCase", "PrunePlan"]
-
 CLEARED_TOKENS = 8
 """About what the marker in place of what is cleared costs, in any counter."""
 _WORD = re.compile(r"[^\s\"'`()<>\[\]{},;|=]+")

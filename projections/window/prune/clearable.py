@@ -18,8 +18,6 @@ from projections.view.options import RenderOptions
 from projections.view.part_rendering import is_sent
 from projections.window.policy.policy import PrunePolicy
 
-__all__ = ["Clearable", "ClearableKind", "clearables", "is_result", "length_of"]
-
 ClearableKind: TypeAlias = Literal["result", "arguments", "reasoning", "media"]
 
 _WANTED_BACK = tuple(name for name, rules in SERVERS.items() if rules.no_reasoning)

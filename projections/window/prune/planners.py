@@ -22,8 +22,6 @@ from projections.window.prune.clearable import Clearable, ClearableKind, is_resu
 from projections.window.prune.superseded import superseded
 from projections.window.sizing.sizes import Sizes
 
-__all__ = ["PLANNERS", "PruneCase", "PrunePlan", "PrunePlanner", "plan_prune", "register_planner"]
-
 PrunePlanner: TypeAlias = Callable[[PruneCase], PrunePlan | None]
 """Function that plans the outputs to take out of a view; `None` takes out nothing."""
 MANY = 100

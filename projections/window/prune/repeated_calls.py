@@ -16,8 +16,6 @@ from eventlog.values import Content
 from projections.conversation.parts import Message, ToolPart
 from projections.view.part_rendering import Resolver
 
-__all__ = ["RepeatedCall", "call_key", "repeated_call"]
-
 
 def call_key(part: ToolPart, text: Callable[[Content], str]) -> tuple[str, str]:
     """Return the tool and its canonical input; equal calls have equal keys."""

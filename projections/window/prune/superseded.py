@@ -33,8 +33,6 @@ from projections.window.prune.case import CLEARED_TOKENS, PruneCase, PrunePlan
 from projections.window.prune.clearable import ClearableKind, is_result
 from projections.window.prune.repeated_calls import call_key
 
-__all__ = ["superseded"]
-
 
 def superseded(case: PruneCase) -> PrunePlan | None:
     """Plan to clear all that is superseded, and what else is beyond `protect`."""

@@ -21,8 +21,6 @@ from projections.replay.loop import replay
 from projections.transcript.transcript import TranscriptProjection
 from projections.window.sizing.breakdown import kind_of_part
 
-__all__ = ["CoveredMessage", "CoveredPart", "CoveredRange", "covered_by"]
-
 
 class CoveredPart(msgspec.Struct, frozen=True):
     """A part that says something."""

@@ -15,8 +15,6 @@ import msgspec
 from eventlog.errors import CallError
 from projections.tokens.streaming import utf8_length
 
-__all__ = ["Excerpt", "Match", "Matches", "bytes_of", "lines_of", "matches_in"]
-
 SHOWN = 400
 """Characters of one line that a search shows."""
 

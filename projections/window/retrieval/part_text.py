@@ -20,9 +20,7 @@ from eventlog.session.session import Session
 from projections.conversation import apply
 from projections.conversation.parts import FilePart, Message
 from projections.conversation.state import Conversation
-from projections.transcript.transcript import TranscriptMessage, TranscriptPart, transcript_message
-
-__all__ = ["read_message", "read_part", "read_url"]
+from projections.transcript.message import TranscriptMessage, TranscriptPart, transcript_message
 
 
 def read_part(session: Session, part: str) -> TranscriptPart:

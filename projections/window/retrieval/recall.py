@@ -16,12 +16,10 @@ from eventlog.errors.base import brief
 from eventlog.session.session import Session
 from eventlog.validation import require, require_or_none
 from projections.tokens.streaming import utf8_length
-from projections.transcript.transcript import TranscriptMessage, TranscriptPart
+from projections.transcript.message import TranscriptMessage, TranscriptPart
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of, matches_in
 from projections.window.retrieval.part_text import read_message, read_part, read_url
 from projections.window.retrieval.truncation import count_lines
-
-__all__ = ["RecallResult", "recall"]
 
 _SILENT = {"step-start", "step-finish", "snapshot", "compaction"}
 """Kinds of parts that say nothing."""

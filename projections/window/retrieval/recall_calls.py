@@ -20,8 +20,6 @@ from projections.window.retrieval.recall import recall
 from projections.window.retrieval.tool_schemas import ToolForm, function_of, schema_of, schemas_in
 from projections.window.retrieval.truncation import Bounds, beginning
 
-__all__ = ["RECALL", "answer_recall", "offers_recall", "recall_tool", "with_recall"]
-
 RECALL = "recall"
 """Name of the tool."""
 DESCRIPTION = (

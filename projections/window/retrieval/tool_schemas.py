@@ -9,8 +9,6 @@ from eventlog.errors import CallError
 from eventlog.errors.base import brief
 from eventlog.values import Json
 
-__all__ = ["ToolForm", "function_of", "schema_of", "schemas_in"]
-
 ToolForm: TypeAlias = Literal["chat", "responses", "anthropic"]
 """OpenAI Chat Completions, OpenAI Responses, or Anthropic Messages."""
 

@@ -19,8 +19,6 @@ from eventlog.values import Truncation
 from projections.tokens.streaming import utf8_length
 from projections.window.policy.policy import TruncationPolicy
 
-__all__ = ["Bounds", "Preview", "beginning", "bounds", "count_lines", "shorten", "truncate"]
-
 BYTES_PER_TOKEN = 3
 """Bytes taken for a token when a share of the window becomes a number of bytes.
 

@@ -32,17 +32,6 @@ if TYPE_CHECKING:
     from projections.view.part_rendering import Resolver
     from projections.view.token_count import ViewCounter
 
-__all__ = [
-    "Breakdown",
-    "MessageSize",
-    "PartSize",
-    "RunningKinds",
-    "TokensByKind",
-    "ToolSize",
-    "break_down",
-    "kind_of_part",
-]
-
 
 class TokensByKind(msgspec.Struct, frozen=True):
     """Counted tokens by kind; they sum to the count of the request."""

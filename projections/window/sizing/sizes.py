@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from projections.tokens import CountCache, Counter
     from projections.view.options import RenderOptions
 
-__all__ = ["CharsSizes", "Sizes", "TokenSizes", "sizes_named"]
-
 Stamp: TypeAlias = tuple[object, ...]
 """All contents of a message or part, to be compared with its later contents."""
 

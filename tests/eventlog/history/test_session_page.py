@@ -267,7 +267,7 @@ def test_a_store_without_its_keys_lists_locked_sessions(tmp_path: Path) -> None:
         assert [info.archived for info in page.sessions] == [info.archived for info in wanted.sessions]
         assert ids(store.newest_sessions(subsessions=True)) == ["sub"]
         assert ids(store.newest_sessions("")) == []
-        with pytest.raises(KeyMissingError):  # not an empty list: nobody knows which sessions have it
+        with pytest.raises(KeyMissingError):  # not an empty list
             store.newest_sessions("u0")
 
 

@@ -22,8 +22,9 @@ from eventlog import events as ev
 from eventlog.codec.redaction import bodies_of
 from eventlog.errors import ImportFormatError
 from eventlog.importers import Report, Skipped, detect, import_file
-from eventlog.importers.common.json_lines import MAX_DEPTH, MAX_LINE
+from eventlog.importers.common.json_lines import MAX_LINE
 from eventlog.importers.common.remainder import emit
+from eventlog.validation import MAX_DEPTH
 from eventlog.values import Text
 from tests.support.import_counts import is_array, is_object, recorded
 from tests.support.shared import shared_path

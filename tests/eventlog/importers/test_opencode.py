@@ -24,8 +24,9 @@ from eventlog.importers.opencode.importer import OpenCodeImporter
 from eventlog.values import File, Model, Source, Tool
 from projections.replay.loop import replay
 from projections.view.assembly import Assembly
-from projections.view.model_view import ModelView, ModelViewProjection
+from projections.view.model_view import ModelView
 from projections.view.options import OPENCODE_1_18
+from projections.view.targets import ModelViewProjection
 from tests.support.opencode_exports import events_of_export
 from tests.support.parity import Scenario, scenarios
 from tests.support.spans import Recording, Timed

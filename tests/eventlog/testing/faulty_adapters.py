@@ -12,8 +12,6 @@ from eventlog import Store
 from eventlog.testing import AdapterContract, Said
 from tests.eventlog.testing.parrot import Talk, record_of
 
-__all__ = ["FAULTS"]
-
 
 class _LosesOrder(Talk):
     """Adds each message of a write by itself, all at once."""

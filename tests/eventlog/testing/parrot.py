@@ -10,8 +10,6 @@ from eventlog import Session, Store
 from eventlog.testing import Said
 from tests.support.pages import example
 
-__all__ = ["Talk", "chat_class", "record_of", "said_in"]
-
 
 def chat_class() -> Any:
     """Return the class of the page's adapter, made anew."""

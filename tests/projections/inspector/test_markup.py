@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.inspector.markup import RENDERED, code_html, found_pieces, prose_html, visible
+from projections.exports.html_text import visible
+from projections.inspector.markup import RENDERED, code_html, found_pieces, prose_html
 from tests.support.inspected_store import HOSTILE
 
 ALLOWED = re.compile(

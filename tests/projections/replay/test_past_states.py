@@ -16,8 +16,7 @@ from projections import ContextWindow, ModelView
 from projections.conversation.state import Conversation
 from projections.replay import loop
 from projections.replay.checkpoints import Checkpoints
-from projections.view.model_view import ModelViewProjection
-from projections.view.targets import PROJECTION
+from projections.view.targets import PROJECTION, ModelViewProjection
 
 NEAR = 60
 """Events between two checkpoints that a replay leaves, here."""

@@ -16,8 +16,9 @@ from eventlog.importers import import_file
 from eventlog.session.session import Session
 from projections.replay.loop import Follower, replay
 from projections.transcript.transcript import TranscriptProjection
-from projections.view.model_view import LiveView, ModelView, ModelViewProjection
+from projections.view.model_view import LiveView, ModelView
 from projections.view.neutral import Call, NeutralMessage, Result
+from projections.view.targets import ModelViewProjection
 from tests.support.shared import shared_path
 from tests.support.spans import Recording
 

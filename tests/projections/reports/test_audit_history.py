@@ -17,7 +17,7 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Content, File, Text
 from projections.conversation.state import Conversation
-from projections.reports import audit as auditing
+from projections.reports import step_requests as auditing
 from projections.reports.audit import AuditedStep, audit
 from projections.requests.openai import chat_messages
 from projections.view import digest as digests

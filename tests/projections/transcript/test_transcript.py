@@ -17,7 +17,8 @@ from projections import CallModel, ContextWindow
 from projections.conversation.parts import TextPart
 from projections.replay.loop import replay
 from projections.transcript import backward
-from projections.transcript.transcript import Transcript, TranscriptMessage, TranscriptProjection, transcript_message
+from projections.transcript.message import TranscriptMessage, transcript_message
+from projections.transcript.transcript import Transcript, TranscriptProjection
 from tests.support.compactions import compacted
 from tests.support.history_strategies import Command, Grower, commands
 from tests.support.sample_sessions import read_by

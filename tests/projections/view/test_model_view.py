@@ -49,9 +49,10 @@ from projections.view import neutral
 from projections.view.assembly import Assembly
 from projections.view.explain import reason_in
 from projections.view.messages import Messages
-from projections.view.model_view import LiveView, ModelView, ModelViewProjection, common_prefix
+from projections.view.model_view import LiveView, ModelView, common_prefix
 from projections.view.neutral import Call, NeutralMessage, Result
 from projections.view.options import DEFAULT, OPENCODE_1_18, Constraints, RenderOptions, preset
+from projections.view.targets import ModelViewProjection
 from tests.support.history_strategies import histories
 from tests.support.sample_sessions import derived_reads
 from tests.support.spans import Recording, Timed

@@ -12,8 +12,8 @@ from eventlog.values import Model
 from projections.replay.loop import replay
 from projections.requests.openai import chat_messages
 from projections.view.assembly import Assembly
-from projections.view.model_view import ModelViewProjection
 from projections.view.options import OPENCODE_1_18
+from projections.view.targets import ModelViewProjection
 from tests.support.opencode_exports import events_of_export
 from tests.support.parity import Pair, Scenario, scenarios
 from tests.support.shared import shared_path

@@ -12,8 +12,8 @@ import pytest
 
 from eventlog.values import Limits, Tokens
 from projections.replay.loop import replay
-from projections.view.model_view import ModelViewProjection
 from projections.view.options import OPENCODE_1_18
+from projections.view.targets import ModelViewProjection
 from projections.window.policy.limits import is_over, step_total, usable
 from projections.window.policy.policy import OPENCODE_POLICY, OverflowPolicy
 from projections.window.prune.planners import plan_prune

@@ -30,12 +30,13 @@ from projections.loop.decision.situation import Situation
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower, replay, state_at
 from projections.transcript import backward
-from projections.transcript.transcript import Transcript, TranscriptProjection, transcript_message
-from projections.view.model_view import ModelViewProjection
+from projections.transcript.message import transcript_message
+from projections.transcript.transcript import Transcript, TranscriptProjection
 from projections.view.neutral import Call as Called
 from projections.view.neutral import NeutralMessage, Result
 from projections.view.neutral import Text as Said
 from projections.view.options import Constraints, RenderOptions
+from projections.view.targets import ModelViewProjection
 from projections.window import CompactionPolicy, ContextPolicy, PrunePolicy
 from projections.window.policy.policy import encode_policy
 from projections.window.prune.planners import PLANNERS

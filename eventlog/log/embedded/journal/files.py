@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.filesystem import JournalIO
 
-__all__ = ["FIRST_FILE_BYTES", "JournalFiles", "io_close", "write_all"]
-
 FIRST_FILE_BYTES = 256 << 10
 """Size of a first file, and of one needed before its spare is ready: quick to fill."""
 _GROWTH = 4

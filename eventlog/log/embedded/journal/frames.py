@@ -17,30 +17,6 @@ from eventlog.errors import DamagedError, TooNewError
 from eventlog.log.commit import Commit, LeaseState
 from eventlog.log.validation import Base, Count, Number, Signed
 
-__all__ = [
-    "END",
-    "FILE_HEADER_BYTES",
-    "FORMAT_VERSION",
-    "FRAME_HEADER_BYTES",
-    "MAX_PAYLOAD_BYTES",
-    "OFFSET_MASK",
-    "RECORDS",
-    "CommitRecord",
-    "Frame",
-    "FrameHeader",
-    "LeaseRecord",
-    "Record",
-    "address_of",
-    "decode_records",
-    "encode_end",
-    "encode_records",
-    "pack_file_header",
-    "parse_file_header",
-    "parse_frame_header",
-    "payload_matches",
-    "sequence_of",
-]
-
 FORMAT_VERSION = 1
 FILE_HEADER_BYTES = 64
 FRAME_HEADER_BYTES = 32

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.filesystem import JournalIO
 
-__all__ = ["Journal"]
-
 _WINDOW = 1 << 20
 _PIECE = 1 << 20
 _KEEP_BUFFER = 1 << 20

@@ -26,8 +26,6 @@ from eventlog.log.embedded.salvage.probe_child import UNABLE
 from eventlog.log.embedded.segments.environment import LIB_VERSION, REMEDY, nobody_writes
 from eventlog.log.embedded.segments.layout import TREES
 
-__all__ = ["probe", "require_structure"]
-
 _CHILD = Path(__file__).with_name("probe_child.py")
 _FAULTS = frozenset({signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL})
 _LIBRARY = Path(str(lmdb.__file__)).parent.parent

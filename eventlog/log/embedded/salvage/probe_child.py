@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, NoReturn
 
-__all__ = ["UNABLE", "walk"]
-
-
 UNPROTECTED = {"data", "derived"}
 """Trees whose values have no checksum, or need none."""
 ROOM = 64 << 20

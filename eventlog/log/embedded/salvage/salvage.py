@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.segments.layout import FoldState, HeadRow
     from eventlog.log.embedded.watermark import Watermark
 
-__all__ = ["Chunks", "chunk_at", "chunks_in", "commits_in", "copy_readable", "gaps_in", "rows_in"]
-
 _CHILD = Path(__file__).with_name("salvage_child.py")
 _LIBRARY = Path(str(lmdb.__file__)).parent.parent
 _BATCH = 256

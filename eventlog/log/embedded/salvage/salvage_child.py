@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-__all__ = ["ROOM", "SIZES", "UNABLE", "WHOLE", "copy"]
-
 ROOM = 64 << 20
 """Bytes of the map beyond the copied file: address space, neither memory nor disk."""
 SIZES = Struct("=II")

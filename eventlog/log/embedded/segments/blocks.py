@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.contract import BodyPlace
 
-__all__ = ["BLOCK_BYTES", "BODY_APART", "Block", "BlockBuilder", "BlockSlot", "Blocks", "lay"]
-
 BLOCK_BYTES = 256 << 10
 """Plain bytes of a block at most: it compresses well, and is quick to read for one commit."""
 SHARED_BYTES = 96 << 10

@@ -25,8 +25,6 @@ from eventlog.log.validation import MAX_NUMBER, Count, Number, Signed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["decode_chunk", "encode_chunk"]
-
 _HEAD = 4
 _RUN = b"\x98\x01"
 """The first bytes of a run of deltas: an array of eight, whose first is the tag."""

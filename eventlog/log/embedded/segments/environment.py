@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-__all__ = ["LIB_VERSION", "REMEDY", "Environment", "is_archived", "is_whole", "nobody_writes", "put_last"]
-
 LIB_VERSION = 0
 """LMDB 0.9, data format 1."""
 MAX_READERS = 254

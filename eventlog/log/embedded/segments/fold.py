@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.segments.segments import Segments
     from eventlog.log.lists import ListsOf
 
-__all__ = ["begin_store", "fold", "make_index", "write_address", "write_copied", "write_derived"]
-
 CHUNK_BYTES = 128 << 10
 """Bytes of commits after which a session's chunk ends."""
 POSITIONS_A_ROW = 1024

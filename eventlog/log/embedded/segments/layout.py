@@ -21,33 +21,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.contract import BodyPlace
 
-__all__ = [
-    "FOLDED_KEY",
-    "MAX_KEY_BYTES",
-    "NUMBER",
-    "PAIR",
-    "TREES",
-    "ChunkRow",
-    "FoldState",
-    "HeadRow",
-    "PieceLocation",
-    "decode_chunk_row",
-    "decode_folded",
-    "decode_head",
-    "decode_location",
-    "decode_positions",
-    "decode_request",
-    "encode",
-    "key_before",
-    "pack_value",
-    "protect",
-    "request_key",
-    "request_value",
-    "session_key",
-    "unpack_value",
-    "unprotect",
-]
-
 TREES = ("meta", "sessions", "commits", "positions", "bodies", "requests", "derived", "data")
 FOLDED_KEY = b"folded"
 MAX_KEY_BYTES = 511

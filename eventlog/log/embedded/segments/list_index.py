@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.segments.layout import HeadRow
     from eventlog.log.lists import ListsOf
 
-__all__ = ["AFTER_LISTS", "LIST_BYTES", "ListIndex"]
-
 LIST_BYTES = 16
 """Bytes of a list's name in keys: its hash."""
 _VERSION = 1

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from pathlib import Path
 
-__all__ = ["MetaPage", "are_in_turn", "copy_as_of", "sound_metas"]
-
 _FIELDS = Struct("=Q2xH4x" + "II16x" + 2 * "IHH32xQ" + "QQ")
 _META = 8
 _MAGIC, _FORMAT = 0xBEEFC0DE, 1

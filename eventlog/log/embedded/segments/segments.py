@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.generations import Hold
     from eventlog.log.lists import ListsOf
 
-__all__ = ["Segments"]
-
 _HEADS_A_READ = 256
 _LAST = (1 << 64) - 1
 

@@ -11,7 +11,7 @@ from eventlog.values import Agent, File, PartKind, Subtask, Text
 from projections.conversation.state import Conversation
 from projections.loop.context.continuation import continuation, overflow_replay
 from projections.replay.loop import replay
-from projections.view.model_view import ModelViewProjection
+from projections.view.targets import ModelViewProjection
 from tests.support.opencode_exports import events_of_export
 from tests.support.parity import scenarios
 from tests.support.shared import shared_path

@@ -13,9 +13,9 @@ from eventlog.values import Model
 from projections.conversation.state import Conversation
 from projections.replay.loop import replay
 from projections.view.message_rendering import MessageRenderer
-from projections.view.model_view import ModelViewProjection
 from projections.view.neutral import Text
 from projections.view.options import OPENCODE_1_18
+from projections.view.targets import ModelViewProjection
 from projections.window.compaction.selection import Selection, select_tail
 from projections.window.policy.policy import OPENCODE_POLICY
 from projections.window.sizing.sizes import CharsSizes

@@ -14,10 +14,10 @@ from eventlog.errors import MessageTooLargeError
 from eventlog.values import Attachment, File, Model, Patch, Reasoning, Text, Todo, Tool
 from projections.conversation.parts import Message
 from projections.replay.loop import replay
-from projections.view.model_view import ModelViewProjection
 from projections.view.neutral import Call, NeutralMessage, Result
 from projections.view.neutral import Text as Said
 from projections.view.options import DEFAULT
+from projections.view.targets import ModelViewProjection
 from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.request import GOES_ON, SummaryJob, SummaryRequest
 from projections.window.compaction.template import SYSTEM, prompt_digest, sections_of, summary_prompt

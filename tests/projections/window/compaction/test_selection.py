@@ -14,9 +14,9 @@ from eventlog.values import File, MessageError, Text, Tool
 from projections.conversation.parts import CompactionPart, Message, ToolPart
 from projections.conversation.state import Conversation
 from projections.replay.loop import replay
-from projections.view.model_view import ModelViewProjection
 from projections.view.options import DEFAULT, OPENCODE_1_18
 from projections.view.selection import visible_messages
+from projections.view.targets import ModelViewProjection
 from projections.window.compaction.selection import Selection, select_tail, tail_budget
 from projections.window.policy.policy import DEFAULT_POLICY, OPENCODE_POLICY, CompactionPolicy
 from projections.window.sizing.sizes import CharsSizes

@@ -14,8 +14,8 @@ from eventlog.values import Attachment
 from projections.conversation.parts import Compaction, Message
 from projections.view.options import DEFAULT
 from projections.window.policy.policy import PrunePolicy
-from projections.window.prune.case import CLEARED_TOKENS
-from projections.window.prune.planners import PLANNERS, PruneCase, PrunePlan, register_planner
+from projections.window.prune.case import CLEARED_TOKENS, PruneCase, PrunePlan
+from projections.window.prune.planners import PLANNERS, register_planner
 from tests.support.prune_sessions import (
     Letters,
     Talk,

@@ -47,7 +47,7 @@ from projections.requests.openai import chat_messages
 from projections.transcript.transcript import TranscriptProjection
 from projections.view import neutral
 from projections.view.assembly import Assembly
-from projections.view.explain import reason_in
+from projections.view.explain import SHOWING, reason_in
 from projections.view.messages import Messages
 from projections.view.model_view import LiveView, ModelView, common_prefix
 from projections.view.neutral import Call, NeutralMessage, Result
@@ -734,20 +734,6 @@ def test_a_part_is_explained_as_shown_if_the_view_needs_it(items: list[Timed], o
         without = list(Assembly(state, options, recording.text).view())
         part.removed = False
         assert (reason in SHOWING) == (without != whole), (name, reason)
-
-
-SHOWING = {
-    "shown",
-    "shown-as-text",
-    "media-replaced",
-    "cleared",
-    "arguments-cleared",
-    "call-cleared",
-    "media-cleared",
-    "reasoning-emptied",
-    "interrupted",
-    "redacted",
-}
 
 
 def test_explain(store: eventlog.Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -82,3 +83,15 @@ def test_everything_is_in_the_wheel() -> None:
     ):
         assert name in installed
     assert any(name.endswith("licenses/LICENSE") for name in installed)
+
+
+@in_ci
+@pytest.mark.parametrize("package", ["eventlog", "projections"])
+def test_types_are_known_to_those_who_import_the_packages(package: str, tmp_path: Path) -> None:
+    """Without frameworks a checker knows the types of 99 % of an installed package."""
+    command = [sys.executable, "-m", "pyright", "--verifytypes", package, "--ignoreexternal", "--outputjson"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    found = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PATH": path}, check=False, capture_output=True, text=True
+    )
+    assert json.loads(found.stdout)["typeCompleteness"]["completenessScore"] >= 0.99

@@ -53,6 +53,8 @@ class Reply(Fillable):
         self.lease_wait = lease_wait
         self._streams: list[TextStream] = []
         self._calls: list[ToolCall] = []
+        self.target: str = ""
+        self.view: object = None
         self._purpose = "turn"
         """Purpose of the newest step."""
         self._failed = 0

@@ -60,7 +60,7 @@ class Target:
         self._snapshots = snapshots
         self._comparable = comparable
         taken, self.free = taken_and_free(store, wanted)
-        self.candidates = [self._candidate(info.id) for info in taken if is_same(info)]
+        self.candidates: list[Candidate] = [self._candidate(info.id) for info in taken if is_same(info)]
         self.chosen: Candidate | None = None
         """Session that gets the events, once something is new."""
         self._items: list[Timed] = []

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from eventlog.maintenance.destination import BackupResult
 
 
+_LONGEST = 80
+"""Characters of the longest cursor for people; that of a server has one number a partition."""
+
+
 def print_copy(result: BackupResult, to: Path | str, *, json: bool) -> None:
     """Print what was copied to a directory or a server."""
     from msgspec.structs import asdict
@@ -20,9 +24,9 @@ def print_copy(result: BackupResult, to: Path | str, *, json: bool) -> None:
 
     place = shown(to)
     how = "whole" if result.whole else "what is new"
+    cursor = f"up to the cursor {result.cursor}" if len(result.cursor) <= _LONGEST else "its cursor is in --json"
     output.answer(
         {"to": place, **asdict(result)},
-        f"{place}: {counted(result.events, 'event')} copied ({how}), "
-        f"{counted(result.sessions, 'session')} up to the cursor {result.cursor}",
+        f"{place}: {counted(result.events, 'event')} copied ({how}), {counted(result.sessions, 'session')}, {cursor}",
         json=json,
     )

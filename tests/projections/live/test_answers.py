@@ -128,7 +128,8 @@ async def test_the_end_of_an_answer_is_told(store: Store, protocol: str) -> None
         broken_off(session)
     events = await events_of(store, session, question, protocol)
     assert "half" in json.dumps(events)
-    assert any(event["type"] == "RUN_ERROR" or event["type"] == "error" for event in events)
+    (failed,) = [event for event in events if event["type"] in {"RUN_ERROR", "error"}]
+    assert failed.get("errorText", failed.get("message")) == "the answer failed"  # no words of others
     gone = session.user("never mind", request_id="s")
     session.rollback(session.reader.find(gone) - 1)
     assert (await events_of(store, session, question, protocol))[-1]["type"] in {"finish", "RUN_ERROR"}

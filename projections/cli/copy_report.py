@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 80
-"""Characters of the longest cursor for people; that of a server has one number a partition."""
+"""Characters of the longest cursor for people; a server's has a number for each partition."""
 
 
 def print_copy(result: BackupResult, to: Path | str, *, json: bool) -> None:

@@ -109,6 +109,7 @@ class LiveSession:
             if not self._resume(head, hidden):
                 return self._reset()
             patches = list(self._open.ends())
+            head = head_of(self._store.log, self.session)  # to read a session commits what it has accepted
         elif hidden != self._hidden:
             return self._reset()
         moved = head.version > self._version

@@ -116,6 +116,6 @@ def _input(part: Json) -> Any:
 
 
 def _reason(answer: Answer) -> str:
-    """Return the name of the error: a provider's own words may have keys and addresses in them."""
+    """Return the name of the error; a provider's own words may have keys in them."""
     error = answer.outcome.error
     return "the answer failed" if error is None or error.name == "unknown" else f"the answer failed: {error.name}"

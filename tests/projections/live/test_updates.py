@@ -187,3 +187,17 @@ def test_a_page_is_bounded_in_bytes(store: Store, monkeypatch: pytest.MonkeyPatc
     assert [message["version"] for message in page.messages.values()] == [
         message.version for message in Transcript(session).oldest_first()
     ]
+
+
+def test_a_page_that_comes_back_shows_what_its_connection_committed(store: Store) -> None:
+    """Resuming reads the session, so a reply begins on the disk: the first update has it."""
+    session = store.create_session()
+    session.user("hello")
+    page, live = LivePage(), LiveSession(store, session.id)
+    step(live, page)
+    live = LiveSession(store, session.id, page.cursor)
+    with session.assistant() as reply:
+        reply.stream_text()
+        step(live, page)
+        assert right(page, session)
+        reply.finish()

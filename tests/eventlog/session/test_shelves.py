@@ -133,7 +133,7 @@ def test_a_dropped_shelf_takes_its_key_along(tmp_path: Path) -> None:
 
 
 def test_without_keys_no_shelf_shows_up(tmp_path: Path) -> None:
-    """Lists of an encrypted store without its keys have no shelves, and opening one says why."""
+    """Lists of sessions without keys have no shelves; to name or open one says why."""
     with eventlog.open(tmp_path / "store", keys=tmp_path / "keys") as store:
         store.create_session(id="s")
         store.shelf("todo").values.put("a", "1")
@@ -141,9 +141,9 @@ def test_without_keys_no_shelf_shows_up(tmp_path: Path) -> None:
     with eventlog.open(tmp_path / "store", read_only=True) as store:
         assert [info.id for info in store.sessions()] == ["s"]
         assert [info.id for info in store.newest_sessions().sessions] == ["s"]
-        assert list(store.shelves()) == []
-        with pytest.raises(KeyMissingError):
-            store.shelf("todo")
+        for ask in (lambda: list(store.shelves()), lambda: store.shelf("todo")):
+            with pytest.raises(KeyMissingError):
+                ask()
 
 
 def test_a_read_only_store_makes_no_shelf(tmp_path: Path) -> None:

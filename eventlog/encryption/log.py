@@ -192,7 +192,12 @@ class EncryptedLog(FrontLog):
         return [self._decrypt_head(head) for head in self._engine.newest(lists, before=before, limit=limit)]
 
     def scope_name(self, scope: str) -> str:
-        """Return the keyed hash of a scope; "" if the store's own key is not known."""
+        """Return the keyed hash of a scope, "" without the store's own key.
+
+        `KeyMissingError` if the log was opened without keys.
+        """
+        if scope:
+            self.require_keys()
         return "" if self._own is None else self._own.scope_name(scope)
 
     def decrypt(self, commit: Commit) -> Commit:

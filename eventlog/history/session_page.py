@@ -41,11 +41,8 @@ def page_of(
 ) -> SessionPage:
     """Return the sessions of a scope, or of all, that come after a cursor; None is no filter.
 
-    `state_of` is asked for the state of each session that is shown. `KeyMissingError` for a scope
-    of an encrypted log without keys: which sessions have it is not known.
+    `state_of` is asked for the state of each session that is shown.
     """
-    if scope:
-        log.require_keys()
     name = None if scope is None else log.scope_name(scope)
 
     def belongs(head: Head, info: SessionInfo) -> bool:

@@ -214,7 +214,10 @@ class Log(BodyStore):
         """Destroy the keys of the families whose sessions are all erased."""
 
     def scope_name(self, scope: str) -> str:
-        """Return the name of a scope in stored catalog entries: itself, or a keyed hash of it."""
+        """Return the name of a scope in stored catalog entries: itself, or a keyed hash of it.
+
+        `KeyMissingError` if the log is encrypted and was opened without keys.
+        """
         return scope
 
     def stored_changes(

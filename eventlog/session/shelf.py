@@ -72,7 +72,6 @@ def find_shelf(log: Log, name: str) -> tuple[str, bool]:
 
     A shelf of an encrypted copy of a plain store has the id that it had there.
     """
-    log.require_keys()
     keyed = log.scope_name(f"{SHELF}:{name}").removeprefix(f"{SHELF}:")
     places = [_first_place(log, named) for named in dict.fromkeys((keyed, name))]
     found = next((place for place in places if log.head(place) is not None), None)

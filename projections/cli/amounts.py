@@ -17,6 +17,11 @@ def number(count: int | None) -> Cell | None:
     return Cell(count, f"{count:,}" if count < _MILLION else f"{count / _MILLION:,.1f} M")
 
 
+def sign(unpriced: int, estimated: int) -> str:
+    """Return the sign before a cost: ≥ if calls of unknown cost are left, ≈ with an estimate."""
+    return "≥ " if unpriced > estimated else "≈ " if estimated else ""
+
+
 def dollars(amount: Decimal | None) -> str:
     """Return an amount in US dollars, to the cent."""
     if amount is None:

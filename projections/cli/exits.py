@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from projections.reports.wording import DAMAGE_ADVICE, KEY_ADVICE
+
 if TYPE_CHECKING:
     from eventlog.errors import EventlogError
 
@@ -110,15 +112,9 @@ def classify(error: BaseException) -> tuple[Exit, str]:
         case errors.DataError() if "repair" in str(error):
             return Exit.DAMAGED, _with_advice(error, "see `eventlog repair --help`")
         case errors.KeyMissingError():
-            return Exit.MISSING, _with_advice(
-                error,
-                "name the key file with --key-file or EVENTLOG_KEY_FILE; a destroyed key cannot be recovered",
-            )
+            return Exit.MISSING, _with_advice(error, KEY_ADVICE)
         case errors.DataError():
-            return Exit.DAMAGED, _with_advice(
-                error,
-                "`eventlog verify` lists all damage; restore from a backup, or save what is sound with `eventlog repair`",
-            )
+            return Exit.DAMAGED, _with_advice(error, DAMAGE_ADVICE)
         case errors.FencedError() | errors.LeaseHeldError():
             return Exit.BUSY, _with_advice(error, "try again when the other program is done")
         case errors.RetryError():

@@ -19,6 +19,8 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from projections.reports.wording import DAMAGE_ADVICE
+
 _FAULTS = frozenset({signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL})
 _FORWARDED = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 _FROM_KERNEL = 0x80
@@ -58,7 +60,7 @@ def guarded(command: Callable[[], int]) -> int:
         return 128 - code
     sys.stderr.write(
         f"eventlog: the structure of the store may be damaged: the command ended in {signal.Signals(-code).name}; "
-        "`eventlog verify` lists all damage; restore from a backup, or save what is sound with `eventlog repair`\n"
+        f"{DAMAGE_ADVICE}\n"
     )
     return _DAMAGED
 

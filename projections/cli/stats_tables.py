@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from projections.cli import output
-from projections.cli.amounts import dollars, number
+from projections.cli.amounts import dollars, number, sign
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -73,11 +73,10 @@ def _cost(totals: UsageTotals) -> str:
 
 
 def _sum(totals: UsageTotals) -> str:
-    """Return the cost in short: ≈ with an estimate, ≥ where calls of unknown cost are left."""
+    """Return the cost in short."""
     if totals.unpriced == totals.calls and not totals.estimated:
         return "unknown"
-    sign = "≥ " if totals.unpriced > totals.estimated else "≈ " if totals.estimated else ""
-    return f"{sign}{dollars(totals.known)}"
+    return sign(totals.unpriced, totals.estimated) + dollars(totals.known)
 
 
 def _session_rows(stats: SessionStats, view: ModelView) -> list[tuple[str, object]]:

@@ -22,6 +22,7 @@ from projections.inspector.room import Rooms
 from projections.inspector.stored_file import stored_file
 from projections.inspector.taken_out import message_copies, session_file
 from projections.inspector.usage import models_used, usage_over_time
+from projections.reports.wording import DAMAGE_ADVICE, KEY_ADVICE
 from projections.server import live_app
 
 if TYPE_CHECKING:
@@ -116,9 +117,9 @@ _WITH_CATALOGUE = (answers.session, answers.history, answers.tree)
 def _remedy(error: EventlogError) -> str:
     """Return what to do about an error that no other address avoids; "" if that is not known."""
     if isinstance(error, KeyMissingError):
-        return ": name the key file, as in `eventlog --key-file FILE serve`; a destroyed key cannot be recovered"
+        return f": {KEY_ADVICE}"
     if isinstance(error, DamagedError):
-        return ": `eventlog verify` lists all damage; restore from a backup, or save what is sound by `eventlog repair`"
+        return f": {DAMAGE_ADVICE}"
     return ""
 
 

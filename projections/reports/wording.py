@@ -23,6 +23,13 @@ KIND_NAMES = {
 }
 """Display name of each kind of tokens in a view (`window/sizing/breakdown.py`)."""
 
+DAMAGE_ADVICE = (
+    "`eventlog verify` lists all damage; restore from a backup, or save what is sound with `eventlog repair`"
+)
+"""Advice for an error of damaged data."""
+KEY_ADVICE = "name the key file with --key-file or EVENTLOG_KEY_FILE; a destroyed key cannot be recovered"
+"""Advice for an error of a missing key."""
+
 DAY = 86_400_000
 """Milliseconds."""
 

@@ -18,7 +18,7 @@ from eventlog.session.session import Session
 from eventlog.validation import require, require_call, require_or_none
 from projections.conversation.state import Conversation
 from projections.view.assembly import Assembly
-from projections.view.digest import RENDERER, RunningDigest
+from projections.view.digest import RENDERER
 from projections.view.explain import Explanation, explain
 from projections.view.followed_view import Counting, Shown, TargetViews
 from projections.view.kept_view import kept_view
@@ -93,7 +93,8 @@ class ModelView:
         """The target that it is for, "" if no model is known (`eventlog.values.target_of`)."""
         self.boundary: str | None = boundary
         """Part of the compaction that it begins with, or None."""
-        self._counting, self._differs = counting, differs
+        self._counting = counting or Counting(session.store.host, session.id, options)
+        self._differs = differs
         self._tokens: int | None = None
         self._digest: bytes | None = None
 
@@ -141,17 +142,17 @@ class ModelView:
     def tokens(self) -> int:
         """Tokens of a request with this view, counted for `options.model` (`tokens/`)."""
         if self._tokens is None:
-            counting = self._counting or Counting(self._session.store.host, self._session.id, self.options)
-            self._tokens = counting.counter().count(self.messages, self.system, self.tools, self.format)
+            self._tokens = self._counting.counter().count(self.messages, self.system, self.tools, self.format)
         return self._tokens
 
     @property
     def digest(self) -> bytes:
         """SHA-256 of what the model would be sent; names the neutral form and its version."""
         if self._digest is None:
-            running = RunningDigest() if self._counting is None else self._counting.digest
             shown = self.target, self.boundary
-            self._digest = running.of(self.messages, self.system, self.tools, format=self.format, shown=shown)
+            self._digest = self._counting.digest.of(
+                self.messages, self.system, self.tools, format=self.format, shown=shown
+            )
         return self._digest
 
     @property

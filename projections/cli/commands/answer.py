@@ -62,7 +62,8 @@ def _called(session: Session, word: str) -> tuple[str, str]:
     """Return message and id of the call that a word names; one that waits goes before others."""
     from eventlog import NotFoundError
 
-    found = [call for call in session.asked_calls() if _is_named(call, word)]
+    waiting = session.asked_calls()
+    found = [call for call in waiting if _is_named(call, word)]
     if len(found) > 1:
         listed = ", ".join(call.part for call in found)
         raise UsageFault(f"more than one call is named {word}: {listed}; give the part")
@@ -72,7 +73,7 @@ def _called(session: Session, word: str) -> tuple[str, str]:
         with session.reader.deciding() as state:  # answered before, or unknown
             facts = state.part(word)
     except NotFoundError:
-        raise NotFoundError("call that waits", word, known=[call.part for call in session.asked_calls()]) from None
+        raise NotFoundError("call that waits", word, known=[call.part for call in waiting]) from None
     return facts.message, facts.call
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from click import Choice, UsageError, option
 
 from projections.cli import output
-from projections.cli.amounts import dollars, number
+from projections.cli.amounts import dollars, number, sign
 from projections.cli.options import JSON, OPTIONAL_SESSION
 from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.stats_tables import print_session_stats
@@ -131,12 +131,12 @@ def _amount(amount: str, *, about: str = "") -> Cell:
 
 
 def _cost(of: dict[str, Any]) -> Cell | None:
-    """Return what a session cost: ≈ with an estimate, ≥ where calls of unknown cost are left."""
+    """Return what a session cost."""
     if of["cost"] is None and of["estimate"] is None:
         return None
     known = Decimal(of["cost"] or 0) + Decimal(of["estimate"] or 0)
-    sign = "≥ " if of["unpriced"] > of["estimated"] else "≈ " if of["estimated"] else ""
-    return output.Cell(f"{sign.strip()}{known}", sign + dollars(known))
+    about = sign(of["unpriced"], of["estimated"])
+    return output.Cell(f"{about.strip()}{known}", about + dollars(known))
 
 
 def _print_store(totals: dict[str, Any], ids: Iterable[str], prices: str) -> None:

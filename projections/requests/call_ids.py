@@ -49,9 +49,9 @@ class CallIds:
         if not call or len(call) > self._longest or not self._allowed.fullmatch(call):
             name = ""
         attempt = 0
-        kind = _KIND.match(call)
         while not name or name in self._taken:
             data = f"{source}\0{call}\0{attempt}".encode("utf-8", "surrogatepass")
+            kind = _KIND.match(call)
             prefix = kind[0] if kind else "call_"
             name = (prefix if len(prefix) + _HASH <= self._longest else "") + sha256(data).hexdigest()[:_HASH]
             name = name[: self._longest]

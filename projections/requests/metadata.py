@@ -5,6 +5,7 @@ For example `{"anthropic": {"signature": …}}`, as OpenCode, the AI SDK and the
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from math import isfinite
 from typing import Any, TypeGuard
@@ -14,6 +15,8 @@ import msgspec
 from eventlog.validation import json_value
 from eventlog.values import Json
 from projections.requests.text import sendable
+
+_ODD = re.compile("[^A-Za-z0-9_-]")
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -63,8 +66,11 @@ def arguments(input: Json) -> dict[str, Any]:
 
 def arguments_text(input: Json) -> str:
     """Return the arguments of a call as the JSON text of an object."""
-    value = parsed(input)
-    return sendable(input) if is_object(value) else msgspec.json.encode(arguments(input)).decode()
+    try:
+        whole = is_object(json_value(input))
+    except ValueError:
+        whole = False
+    return sendable(input) if whole else msgspec.json.encode(arguments(input)).decode()
 
 
 def tool_name(name: str, longest: int) -> str:
@@ -72,7 +78,7 @@ def tool_name(name: str, longest: int) -> str:
 
     A name of more than `longest` characters ends with a hash, so that two long names differ.
     """
-    allowed = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
+    allowed = _ODD.sub("_", name)
     if len(allowed) > longest:
         allowed = f"{allowed[: longest - 9]}_{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
     return allowed or "tool"

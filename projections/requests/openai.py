@@ -95,15 +95,21 @@ class _Request:
         self._messages.append({"role": role, "content": content, **more})
 
     def _add_answer(self, parts: tuple[NeutralPart, ...], names: Names) -> None:
-        text = "".join(_text_of(part) for part in parts)
+        text, thoughts, files, calls = "", "", list[str](), list[ChatMessage]()
+        for part in parts:
+            if isinstance(part, Call):
+                calls.append(self._call(part, names))
+            elif isinstance(part, Reasoning):
+                thoughts += part.text
+            elif isinstance(part, File):
+                files.append(readable(part))
+            else:
+                text += _text_of(part)
         more: ChatMessage = {}
-        reasoning = "".join(part.text for part in parts if isinstance(part, Reasoning))
-        if self._rules.reasoning and (reasoning or self._rules.no_reasoning):
-            more["reasoning_content"] = sendable(reasoning) or self._rules.no_reasoning
-        calls = [self._call(part, names) for part in parts if isinstance(part, Call)]
+        if self._rules.reasoning and (thoughts or self._rules.no_reasoning):
+            more["reasoning_content"] = sendable(thoughts) or self._rules.no_reasoning
         if calls:
             more["tool_calls"] = calls
-        files = [readable(part) for part in parts if isinstance(part, File)]
         content = "\n".join([*([sendable(text)] if text else []), *files])
         if content or calls or (self._rules.empty_answers and any(map(_is_empty, parts))):
             self._add("assistant", content, **more)

@@ -97,11 +97,19 @@ class AsyncReply(Twin[Reply]):
         await self._awaited(stream.end, metadata)
 
     async def start(
-        self, call: ToolCall, input: Json | dict[str, object], *, title: str = "", metadata: Json | None = None
+        self,
+        call: ToolCall,
+        input: Json | dict[str, object] | None = None,
+        *,
+        title: str = "",
+        metadata: Json | None = None,
     ) -> None:
         """Record that the arguments are complete and the tool runs; see `ToolCall.start`."""
         require(ToolCall, call, _A_CALL)
-        await self._awaited(call.start, input, title=title, metadata=metadata)
+        if input is None:  # waits for what streamed
+            await asyncio.to_thread(call.start, title=title, metadata=metadata)
+        else:
+            await self._awaited(call.start, input, title=title, metadata=metadata)
 
     async def ask(self, call: ToolCall, reason: str = "", *, input: Json | dict[str, object] | None = None) -> None:
         """Record, durably, that a call waits for a person; see `ToolCall.ask`."""

@@ -60,6 +60,18 @@ def ask_event(
     return ev.CallAsked(part, to_content(text or "{}", bodies), reason, salt, schema, digest)
 
 
+def streamed_input(executor: Executor, part: str) -> Json:
+    """Return the arguments that streamed into a call; `RefusedError` unless it is pending."""
+    reader = executor.reader
+    executor.writer.flush()
+    with reader.deciding() as state:
+        facts = state.part(part)
+        status = state.status(facts)
+    if status != "pending":
+        raise RefusedError(f"the call is {status}", expected="a call that is pending", session=executor.id)
+    return _streamed(reader, part, facts) or "{}"
+
+
 def ready_to_run(executor: Executor, part: str) -> Json | None:
     """Return the arguments that an allowed call runs with; None if it may not run now.
 

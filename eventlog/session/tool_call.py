@@ -9,7 +9,7 @@ from eventlog import events as ev
 from eventlog.codec.large_texts import from_file, to_content
 from eventlog.errors import CallError, RefusedError
 from eventlog.errors.base import brief
-from eventlog.session.asking import ask_event
+from eventlog.session.asking import ask_event, streamed_input
 from eventlog.session.inputs import as_json, stored_attachment, stored_truncation
 from eventlog.session.text_stream import TextStream
 from eventlog.validation import a_kind, each, require, require_or_none
@@ -47,7 +47,7 @@ class ToolCall:
 
     def start(
         self,
-        input: Json | dict[str, object],
+        input: Json | dict[str, object] | None = None,
         *,
         title: str = "",
         metadata: Json | None = None,
@@ -55,10 +55,13 @@ class ToolCall:
     ) -> None:
         """Record that the arguments are complete and the tool runs; durable on return.
 
-        `started` is the part's first event, if it goes in with the same append. `title` is shown to
-        users; `metadata` is JSON.
+        `input` are the arguments, by default those that streamed. `started` is the part's first
+        event, if it goes in with the same append. `title` is shown to users; `metadata` is JSON.
+        `RefusedError` for a call that already runs, as one begun by `tool(…, input=…)` does.
         """
         bodies: dict[bytes, bytes] = {}
+        if input is None:
+            input = streamed_input(self._executor, self.id)
         running = ev.ToolRunning(self.id, to_content(as_json(input), bodies), title, metadata)
         self._close_input()
         self._executor.command([running] if started is None else [started, running], bodies, lease=self._lease)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
+from eventlog import AsyncSession, Session
 from eventlog import events as ev
 from eventlog.codec.large_texts import INLINE
 from eventlog.errors import CallError, LimitError, RefusedError
@@ -200,3 +202,51 @@ def test_a_short_text_stays_in_its_event(store: Store) -> None:
     session = store.create_session()
     session.user("x" * INLINE)
     assert list(store.log.bodies()) == []
+
+
+def inputs(session: Session) -> list[str]:
+    """The arguments of the calls that ran."""
+    return [session.text(known.event.input) for known in session.events() if isinstance(known.event, ev.ToolRunning)]
+
+
+@pytest.mark.parametrize("pieces", [('{"a":', "1}"), ()], ids=["streamed", "none streamed"])
+def test_a_call_runs_with_the_arguments_that_streamed(engine: Engine, pieces: tuple[str, ...]) -> None:
+    """A call that begins without arguments has those that streamed; a call begins once."""
+    session = engine.open().create_session()
+    with session.assistant() as reply:
+        call = reply.tool("bash", call_id="c")
+        for piece in pieces:
+            call.stream_input(piece)
+        call.start()
+        assert inputs(session) == ["".join(pieces) or "{}"]
+        for begun in (call, reply.tool("bash", call_id="d", input={})):
+            with pytest.raises(RefusedError, match="the call is running"):
+                begun.start()
+
+
+def test_a_call_does_not_run_with_half_of_its_arguments(engine: Engine) -> None:
+    """Arguments that broke off are no JSON: the call stays pending."""
+    session = engine.open().create_session()
+    with session.assistant() as reply:
+        call = reply.tool("bash", call_id="c")
+        call.stream_input('{"a":')
+        with pytest.raises(CallError, match="JSON"):
+            call.start()
+        call.stream_input("1}")
+        call.start()
+
+
+def test_a_call_in_asyncio_runs_with_the_arguments_that_streamed(engine: Engine) -> None:
+    """A call in asyncio begins with the arguments that streamed, and begins once."""
+    session = engine.open().create_session()
+
+    async def run() -> None:
+        async with AsyncSession(session).assistant() as reply:
+            call = await reply.tool("bash", call_id="c")
+            call.stream_input('{"a":1}')
+            await reply.start(call)
+            with pytest.raises(RefusedError, match="the call is running"):
+                await reply.start(call)
+
+    asyncio.run(run())
+    assert inputs(session) == ['{"a":1}']

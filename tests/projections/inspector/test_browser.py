@@ -313,6 +313,20 @@ def test_a_jump_shows_first_what_it_changed(page: Page, served: tuple[Path, str]
     page.locator(".pair-left .output", has_text="line 159 of round").wait_for()
 
 
+def test_the_summary_of_a_compaction_is_one_click_away(page: Page, served: tuple[Path, str]) -> None:
+    """At a compaction the page leads to its summary, below the slider that stays above it."""
+    with eventlog.open(served[0], read_only=True) as store:
+        at = next(jump.version for jump in Room(store, "talk").history.jumps if jump.kind == "compacted")
+    page.goto(f"{served[1]}#/s/talk/versions?at={at}")
+    page.locator(".chief").first.wait_for()
+    page.get_by_role("button", name="Its summary").click()
+    summary = page.locator(".pair-left .message.summary").last
+    slider = page.locator("section.slider")
+    below = "(one, slider) => one.getBoundingClientRect().top >= slider.getBoundingClientRect().bottom"
+    assert summary.evaluate(below, slider.element_handle())
+    assert summary.evaluate("one => one.getBoundingClientRect().top < innerHeight - 100")
+
+
 def test_the_window_is_drawn_and_told(page: Page, served: tuple[Path, str]) -> None:
     """The chart has a picture, a sentence, a legend with numbers, and a table."""
     page.goto(f"{served[1]}#/s/talk/window")

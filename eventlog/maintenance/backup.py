@@ -218,7 +218,7 @@ def _copy(
         try:
             copy.begin()
             events = copy_commits(log, copy, upto, on_progress=on_progress)
-            cursor = cursor_at(log, (copy.position,))
+            reached = copy.position
             if as_store and read_ledger(log):  # the ledger may be behind the position, and its appends before it
                 ledger = ScrubLedger()
                 for commit in commits_behind(copy, 0, upto):
@@ -228,6 +228,7 @@ def _copy(
                 record_later_redactions(log, copy, upto, now, chosen.io.random)
                 drop_freed(copy, commits_behind(copy, 0, upto), now, chosen.io.random)
             sessions = _add_gone(log, copy, upto)
+            cursor = cursor_at(log, (reached if as_store else copy.position,))
             copied = BackupResult(cursor, sessions, events, whole)
             copy.finish(None if beside else to, identity_of(path), encryption_of(path))
         finally:
@@ -284,14 +285,18 @@ def _is_same_append(one: Commit, other: Commit) -> bool:
 
 
 def _add_gone(log: EmbeddedLog, copy: BulkWriter, upto: int) -> int:
-    """Add the heads of sessions whose events were erased; return the number of sessions."""
+    """Add the heads of sessions whose events were erased; return the number of sessions.
+
+    Also of one that was erased after the position: its id stays used, and heads of then verify.
+    """
     gone: list[Head] = []
     sessions = 0
     for head in log.heads():
         is_copied = copy.head(head.session) is not None
-        if not is_copied and head.position <= upto:
+        is_gone = not is_copied and (head.gone or head.position <= upto)
+        if is_gone:
             gone.append(head)
-        if is_copied or head.position <= upto:
+        if is_copied or is_gone:
             sessions += is_session(head)
     if gone:
         copy.add([], {}, {}, {}, position=copy.position, gone=gone)

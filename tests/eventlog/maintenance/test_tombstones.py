@@ -1,4 +1,4 @@
-"""The tombstone of an erased session stays in each copy of a store, and in copies of these."""
+"""Tombstones of erased sessions stay in each copy of a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.sample_sessions import exchange
 
 KEYS = "keys"
 Copy = Callable[[str | Path, Path], Iterator[tuple[str | Path, Path | None]]]
-"""Yields the copies of a place, each with its keys; the second argument is a directory for them."""
+"""Yields copies of a place with their keys, made in a directory."""
 
 
 def restored(place: str | Path, into: Path) -> Iterator[tuple[str | Path, Path | None]]:
@@ -84,7 +84,7 @@ def test_a_tombstone_that_is_newest_is_in_every_copy(copies: Copy, keep: bool, t
 
 
 def test_a_restore_to_a_time_before_an_erasure_keeps_its_tombstone(tmp_path: Path) -> None:
-    """What was erased since is in no restored store, and its absence is no sign of tampering."""
+    """A session erased since is a tombstone in the restored store, no sign of tampering."""
     with eventlog.open(tmp_path / "s") as store:
         for name in ("p", "q"):
             exchange(store.create_session(id=name))

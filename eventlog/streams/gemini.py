@@ -1,7 +1,9 @@
 """Reader of Gemini `generateContent`, streamed or whole.
 
 A chunk has whole parts: text, thoughts, calls with their arguments, files, code that the provider
-ran. A thought signature belongs to the part it stands on. Calls have no ids in older versions.
+ran. A thought signature belongs to the part it stands on. Calls have no ids in older versions. With
+`streamFunctionCallArguments` a call goes on in chunks without a name, up to one that says no
+`willContinue`.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from eventlog.streams.arguments_at_paths import ArgumentsAtPaths
 from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of, unused_id
 from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, Ended, Kept, Said, Step, Used
 from eventlog.streams.tokens import gemini_usage
@@ -35,6 +38,8 @@ class GeminiReader:
         self._calls = 0
         self._code = ""
         """Key of the code that the provider runs now."""
+        self._streamed: tuple[str, ArgumentsAtPaths] | None = None
+        """Key of the call whose arguments stream, and its arguments."""
         self._ids: set[str] = set()
         self._grounding: list[Any] = []
 
@@ -63,6 +68,7 @@ class GeminiReader:
 
     def end(self) -> Iterator[Step]:
         """Yield what is left once the stream is over; no `Ended` for an answer that broke off."""
+        yield from self._argued(whole=bool(self._reason))
         yield Closed()
         if self._grounding:
             yield Kept("google.grounding", dump(self._grounding))
@@ -96,13 +102,26 @@ class GeminiReader:
             yield Closed(about)
 
     def _call(self, found: dict[str, Any], about: str | None) -> Iterator[Step]:
-        key = unused_id(self._ids, text_of(found.get("id")), "call")
-        self._calls += 1
-        yield Closed()
-        yield Called(key, key, text_of(found.get("name")) or "unknown", metadata=about)
-        arguments = found.get("args")
-        if arguments:
-            yield Argued(key, dump(arguments))
+        name = text_of(found.get("name"))
+        if self._streamed is None or name:
+            yield from self._argued(whole=False)
+            key = unused_id(self._ids, text_of(found.get("id")), "call")
+            self._calls += 1
+            yield Closed()
+            yield Called(key, key, name or "unknown", metadata=about)
+            self._streamed = key, ArgumentsAtPaths(object_of(found.get("args")))
+        self._streamed[1].take(found.get("partialArgs"))
+        if found.get("willContinue") is not True:
+            yield from self._argued(whole=True)
+
+    def _argued(self, *, whole: bool) -> Iterator[Step]:
+        """Yield the arguments of the call that streams, and end it."""
+        if self._streamed is not None:
+            key, arguments = self._streamed
+            self._streamed = None
+            text = arguments.text(whole=whole)
+            if text != "{}":
+                yield Argued(key, text)
 
     @staticmethod
     def _file(part: dict[str, Any]) -> Iterator[Step]:

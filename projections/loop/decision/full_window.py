@@ -25,13 +25,15 @@ def may_help(now: Situation, *, fits: bool, refused: bool) -> bool:
     """Return whether an automatic compaction may bring the request below its limit.
 
     That is `usable` for a request that `fits` as it is, and `largest` for one that does not. A
-    request that a provider `refused` is compacted at any size.
+    request that a provider `refused` is compacted at any size, if anything else than its question
+    is there; OpenCode summarises the question, too.
     """
-    if now.loop.failed_compactions(now.usable) >= now.policy.compaction.max_failures:
+    policy = now.policy.compaction
+    if now.loop.failed_compactions(now.usable) >= policy.max_failures:
         return False
-    if refused:
-        return now.loop.latest_failure() != NOTHING
     selection = now.selection(None)
+    if refused:
+        return now.loop.latest_failure() != NOTHING and (selection is not None or not policy.replay_keeps_steps)
     if selection is None or not _is_shorter(now, selection):
         return False
     bound = now.usable if fits else now.largest
@@ -81,6 +83,9 @@ def what_helps(now: Situation) -> str:
     back = _last_that_fits(now, room)
     if back is not None:
         actions.append(f"roll back: `session.rollback(before={back.id!r})`")
+    waiting = _unanswered(now)
+    if waiting and not actions:
+        actions.append(f"ask in fewer words, without the newest question: `session.remove_message({waiting[-1].id!r})`")
     return ", or ".join([*actions, _larger(now)])
 
 

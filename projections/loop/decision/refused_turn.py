@@ -28,7 +28,7 @@ from projections.requests.openai import chat_messages
 from projections.requests.servers import ANTHROPIC
 from projections.view.neutral import File
 from projections.view.part_rendering import is_replaced
-from projections.window.compaction.selection import kept_turn
+from projections.window.compaction.selection import kept_turn, summarisable
 
 if TYPE_CHECKING:
     from eventlog.values import Content
@@ -111,18 +111,19 @@ def media_to_replace(now: Situation, error: MessageError, times: int) -> tuple[M
 
 
 def media_of_question(now: Situation) -> tuple[Media, ...]:
-    """Return the media to name after a refusal for size: those of a question with steps.
+    """Return the media to name after a refusal for size: those of a question that stays.
 
-    The question stays in front of its steps, and is not replayed with its media named. () without
-    automatic compaction, and where the policy replays.
+    Such a question is not replayed with its media named. () without automatic compaction, and where
+    the policy replays.
     """
     policy = now.policy.compaction
     if not (now.policy.overflow.auto and policy.replay):
         return ()
-    place = kept_turn(now.messages, policy)
+    messages = summarisable(now.state, now.options, None)
+    place = kept_turn(messages, policy)
     if place is None:
         return ()
-    return tuple(dict.fromkeys(one.media for one in _shown(now) if one.message == now.messages[place].id))
+    return tuple(dict.fromkeys(one.media for one in _shown(now) if one.message == messages[place].id))
 
 
 # -- helpers -----------------------------------------------------------------------------------

@@ -93,11 +93,12 @@ def select_tail(
     asked = next((found for found in state.compactions.values() if found.message == marker), None)
     shown = summarisable(state, options, marker)
     previous = previous_summary(state, measure.text)
-    if asked is not None and asked.overflow and policy.replay and kept_turn(shown, policy) is None:
-        found = _refused(state, shown, policy, measure, budget)
-        if found is not None:
-            return msgspec.structs.replace(found, previous=previous)
-        stay, starts = frozenset[str](), [len(shown)]  # the one message there is was refused: nothing of it can stay
+    is_refused = asked is not None and asked.overflow and policy.replay and kept_turn(shown, policy) is None
+    found = _refused(state, shown, policy, measure, budget) if is_refused else None
+    if found is not None:
+        return msgspec.structs.replace(found, previous=previous)
+    if is_refused and not policy.replay_keeps_steps:  # as OpenCode does: nothing stays of the one message there is
+        stay, starts = frozenset[str](), [len(shown)]
     else:
         stay = _staying(state, shown, policy)
         starts = _starts(shown, policy, measure, budget)
@@ -111,10 +112,16 @@ def select_tail(
 
 
 def kept_turn(shown: Sequence[Message], policy: CompactionPolicy) -> int | None:
-    """Return the index of a refused turn's question that stays in front of its steps, or None."""
+    """Return the index of a refused question that stays where it is; None if it is replayed.
+
+    A question stays in front of the steps of its turn. It stays as well if nothing comes before:
+    a summary of the question alone would have the model answer a text that it has not seen.
+    """
     place = _newest_turn(shown, policy) if policy.replay_keeps_steps else None
-    has_steps = place is not None and any(not found.user and _says_something(found) for found in shown[place + 1 :])
-    return place if has_steps else None
+    if place is None:
+        return None
+    has_steps = any(not found.user and _says_something(found) for found in shown[place + 1 :])
+    return place if has_steps or not any(map(_says_something, shown[:place])) else None
 
 
 def _selection(shown: Sequence[Message], start: int, stay: frozenset[str]) -> Selection | None:
@@ -157,7 +164,7 @@ def _refused(
         return Selection(tuple(before[:start]), through, tail, replay=shown[place].id)
     stay = _pending(state, shown) - {shown[place].id}
     found = _selection(shown, min(place + 1, _barrier(shown)), stay)
-    if found is None or not any(map(_says_something, before)):
+    if found is None:
         return None
     others = tuple(message for message in found.head if message.id != shown[place].id)
     head = others if any(map(_says_something, others)) else found.head

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,7 +31,7 @@ from projections.loop import (
     Stop,
     Wait,
 )
-from projections.loop.context.continuation import CONTINUE, REMOVED
+from projections.loop.context.continuation import CONTINUE
 from projections.loop.context.window_state import LAST_STEP
 from projections.loop.task_calls import task_answer
 from projections.view.options import RenderOptions
@@ -546,16 +547,36 @@ def test_a_turn_that_is_refused_goes_on_behind_its_question(session: Session) ->
     assert sum(not event.synthetic for event in asked) == 3 + 1
 
 
-def test_without_anything_before_it_a_refused_message_is_not_made_again(session: Session) -> None:
-    """If only the refused message exists it is summarised; the continuation names the media."""
+def test_a_refused_question_with_nothing_before_it_is_asked_without_its_media(session: Session) -> None:
+    """No summary stands for a question that is alone: its media are named, and its text is sent."""
     session.user([Text("what is this"), File("image/png", PNG, "red.png")])
     model = scripted(Reply(refused=True), Reply("I cannot see it"))
     loop = Loop(session, model, {}, SMALL, LIMITS, {"summarizer": summarized})
     assert loop.run() == Stop("finished")
-    said = texts(loop.requests[-1].messages, "user")
-    assert said[0] == QUESTION
-    assert said[-1] == f"{REMOVED}\n\n{CONTINUE}"
-    assert "what is this" not in said
+    assert loop.kinds() == ["CallModel", "ReplaceMedia", "CallModel", "Stop"]
+    assert texts(loop.requests[-1].messages, "user") == ["what is this", "[Attached image/png: red.png]"]
+
+
+@pytest.mark.parametrize("before", [0, 3], ids=["alone", "behind a summary"])
+def test_no_question_is_done_that_no_model_saw(session: Session, before: int) -> None:
+    """A question refused for its size is sent whole or blocks: no summary stands for it.
+
+    The loop says so; without the question the next one is answered.
+    """
+    talk(session, before)
+    question = f"begins {'word ' * 500} ends"
+    with session.turn(question, "r") as turn:
+        loop = Loop(session, scripted(*[Reply(refused=True)] * 9), {}, SMALL, LIMITS, {"summarizer": summarized})
+        end = loop.run()
+        assert isinstance(end, Blocked)
+        assert turn.state != "done"
+    assert len(loop.requests) == (2 if before else 1)
+    assert all(question in "\n".join(texts(request.messages, "user")) for request in loop.requests)
+    (removed,) = re.findall(r"remove_message\('(\w+)'\)", end.sentence)
+    session.remove_message(removed)
+    session.user("shorter")
+    after = Loop(session, scripted(Reply("an answer")), {}, SMALL, LIMITS, {"summarizer": summarized})
+    assert after.run() == Stop("finished")
 
 
 def test_a_hook_may_keep_the_loop_from_going_on(session: Session) -> None:

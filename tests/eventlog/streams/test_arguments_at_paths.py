@@ -117,7 +117,7 @@ def leaves(value: Any, path: str) -> list[tuple[str, Any]]:
 
 @given(st.dictionaries(st.sampled_from("abc"), VALUES), st.integers(1, 3))
 def test_any_object_comes_back_from_its_leaves(value: dict[str, Any], size: int) -> None:
-    """Whatever the object, and however its texts are cut, the pieces give the same again."""
+    """Any object is the same again from its leaves, its texts cut anywhere."""
     made = ArgumentsAtPaths({})
     for path, leaf in leaves(value, "$"):
         texts = [leaf[at : at + size] for at in range(0, len(leaf), size)] if isinstance(leaf, str) and leaf else [leaf]

@@ -548,7 +548,7 @@ def test_a_turn_that_is_refused_goes_on_behind_its_question(session: Session) ->
 
 
 def test_a_refused_question_with_nothing_before_it_is_asked_without_its_media(session: Session) -> None:
-    """No summary stands for a question that is alone: its media are named, and its text is sent."""
+    """A question that is alone is asked again without media, and no summary stands for it."""
     session.user([Text("what is this"), File("image/png", PNG, "red.png")])
     model = scripted(Reply(refused=True), Reply("I cannot see it"))
     loop = Loop(session, model, {}, SMALL, LIMITS, {"summarizer": summarized})

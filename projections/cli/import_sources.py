@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,16 +39,9 @@ def sources(words: Iterable[str], folders: Iterable[Folder] = ()) -> Generator[l
 
     found: dict[Path, Source] = {}
     with TemporaryDirectory(prefix="eventlog-import-") as directory:
-        for word in words:
-            if word == PIPE:
-                path = _spooled(Path(directory))
-                found[path] = Source(path, PIPE)
-                continue
-            for source in _of_word(word):
-                found.setdefault(source.path, source)
-        for folder in folders:
-            for source in _of_folder(folder):
-                found.setdefault(source.path, source)
+        listed = (_spooled(Path(directory)) if word == PIPE else _of_word(word) for word in words)
+        for source in chain(*listed, *map(_of_folder, folders)):
+            found.setdefault(source.path, source)
         yield list(found.values())
 
 
@@ -62,14 +56,14 @@ def followed(words: Iterable[str]) -> list[str]:
     ]
 
 
-def _spooled(directory: Path) -> Path:
+def _spooled(directory: Path) -> list[Source]:
     """Write standard input to a file, which can be read twice, as detection must."""
     from shutil import copyfileobj
 
     path = directory / "stdin"
     with path.open("wb") as file:
         copyfileobj(sys.stdin.buffer, file)
-    return path
+    return [Source(path, PIPE)]
 
 
 def _of_word(word: str) -> Iterator[Source]:

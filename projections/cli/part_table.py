@@ -17,28 +17,22 @@ if TYPE_CHECKING:
 def print_parts(parts: Sequence[PartSize]) -> None:
     """Print parts with their sizes."""
     short = ShortIds(part.id for part in parts)
-    columns = ["part", "kind", "tool", "title", "words", "tokens", "state"]
     rows = [
         (
-            output.Cell(part.id, short.of(part.id)),
+            short.cell(part.id),
             part.kind,
             part.tool,
             part.title,
             part.words,
             number(part.tokens),
-            _state(part),
+            ", ".join(name for name in ("pruned", "truncated") if getattr(part, name)),
         )
         for part in parts
     ]
     output.table(
-        columns,
+        ["part", "kind", "tool", "title", "words", "tokens", "state"],
         rows,
         numbers=["tokens"],
         flexible=["words", "title", "tool"],
         optional=["title"],
-        styles={"part": "yellow", "tool": "magenta", "state": "dim"},
     )
-
-
-def _state(part: PartSize) -> str:
-    return ", ".join(name for name in ("pruned", "truncated") if getattr(part, name))

@@ -18,6 +18,8 @@ from projections.cli.exits import UsageFault
 
 if TYPE_CHECKING:
     from eventlog import Session, Store
+    from projections.transcript.message import TranscriptMessage
+    from projections.window.retrieval.covered import CoveredMessage
 
 LEAST = 6
 """Characters of the shortest piece of an id that names it."""
@@ -53,6 +55,15 @@ class ShortIds:
             if unique and len(self._ids) < _MANY and not is_number(short):
                 return short
         return name
+
+    def cell(self, name: str) -> output.Cell:
+        """Return the id as a cell of a table."""
+        return output.Cell(name, self.of(name))
+
+
+def short_ids_of(messages: Iterable[TranscriptMessage | CoveredMessage]) -> ShortIds:
+    """Return short names of the messages and their parts."""
+    return ShortIds(name for message in messages for name in (message.id, *(part.id for part in message.parts)))
 
 
 def session_of(store: Store, word: str) -> Session:

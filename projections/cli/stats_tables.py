@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
-from projections.cli.amounts import dollars, number, sign
+from projections.cli.amounts import dollars, money, number, sign
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from projections.view.model_view import ModelView
 
 
-def print_session_stats(session: Session) -> None:
-    """Print a session's numbers for people."""
+def print_session_stats(session: Session, *, json: bool = False) -> None:
+    """Print a session's numbers."""
     from projections.cli.holders import runner
     from projections.reports.stats import session_stats
     from projections.reports.usage import session_usage
@@ -25,19 +25,20 @@ def print_session_stats(session: Session) -> None:
     stats = session_stats(session)
     view = ModelView.of(session)
     run_by = runner(session.store, session.id)
+    spent = {"own": stats.usage, "inherited": stats.inherited_usage, "tree": session_usage(session).tree}
+    if json:
+        output.document({"session": {"id": session.id, "run_by": run_by, **_document(stats, view, spent)}})
+        return
     facts = _session_rows(stats, view)
     output.table(["session", session.id], facts if run_by is None else [*facts, ("run by", run_by)])
     if stats.tools:
         output.gap()
         columns = ["tool", "calls", "completed", "failed", "interrupted", "unfinished"]
-        rows = [
-            [getattr(tool, name) or None if name not in {"tool", "calls"} else getattr(tool, name) for name in columns]
-            for tool in stats.tools
-        ]
-        output.table(columns, rows, numbers=columns[1:], flexible=["tool"], styles={"tool": "magenta", "failed": "red"})
-    tree = session_usage(session).tree
-    whole = {"own": stats.usage, "inherited": stats.inherited_usage, "tree": tree if tree != stats.usage else []}
-    if any(whole.values()):
+        rows = [[tool.tool, tool.calls, *(getattr(tool, name) or None for name in columns[2:])] for tool in stats.tools]
+        output.table(columns, rows, numbers=columns[1:], flexible=["tool"])
+    if spent["tree"] == stats.usage:
+        del spent["tree"]
+    if any(spent.values()):
         output.gap()
         columns = ["model", "calls", "input", "output", "reasoning", "cache_read", "cache_write", "cost"]
         rows = [
@@ -47,18 +48,34 @@ def print_session_stats(session: Session) -> None:
                 *(number(getattr(totals, name)) for name in columns[1:-1]),
                 output.Cell(_cost(totals), _sum(totals)),
             ]
-            for whose, by_model in whole.items()
+            for whose, by_model in spent.items()
             for totals in by_model
         ]
         names = [name.replace("_", " ") for name in columns]
-        output.table(
-            ["spent", *names],
-            rows,
-            numbers=names[1:],
-            flexible=["model"],
-            optional=["reasoning"],
-            styles={"model": "magenta", "cost": "green"},
-        )
+        output.table(["spent", *names], rows, numbers=names[1:], flexible=["model"], optional=["reasoning"])
+
+
+def _document(stats: SessionStats, view: ModelView, spent: dict[str, list[UsageTotals]]) -> dict[str, Any]:
+    from projections.reports.event_json import kind_named
+
+    return {
+        "version": stats.version,
+        "events": {
+            "own": stats.events,
+            "inherited": stats.inherited,
+            "hidden": stats.hidden,
+            "kinds": {kind_named(name): count for name, count in stats.kinds.items()},
+        },
+        "deltas": {"count": stats.deltas, "characters": stats.delta_characters},
+        "messages": {"user": stats.user_messages, "assistant": stats.assistant_messages},
+        "parts": stats.parts,
+        "tools": stats.tools,
+        "usage": {
+            whose: [{**output.fields(totals), **money(totals)} for totals in by_model]
+            for whose, by_model in spent.items()
+        },
+        "view": {"messages": len(view.messages), "tokens": view.tokens},
+    }
 
 
 def _cost(totals: UsageTotals) -> str:

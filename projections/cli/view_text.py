@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from projections.cli import output
+from projections.cli.screen import safe
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -45,17 +46,17 @@ def _part_text(part: NeutralPart) -> str:
         case Reasoning():
             return output.marked(part.text, "~ ")
         case Call():
-            return output.safe(f"-> {part.tool}({part.input}) [{part.call}]", one_line=True)
+            return safe(f"-> {part.tool}({part.input}) [{part.call}]", one_line=True)
         case Result():
             files = "".join("\n<- " + _file(file) for file in part.files)
             return output.marked(part.output, "<! " if part.error else "<- ") + files
         case File():
             return _file(part)
         case Opaque():
-            return output.safe(part.text or f"({part.kind}, {counted(len(part.data), 'character')})")
+            return safe(part.text or f"({part.kind}, {counted(len(part.data), 'character')})")
         case _:
             return part.text
 
 
 def _file(file: File) -> str:
-    return output.safe(f"file {file.mime} {file.filename or ''}".rstrip(), one_line=True)
+    return safe(f"file {file.mime} {file.filename or ''}".rstrip(), one_line=True)

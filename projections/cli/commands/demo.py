@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
 from projections.cli.import_report import report_lines
+from projections.cli.screen import is_terminal, safe
 from projections.cli.stats_tables import print_session_stats
-from projections.cli.store_option import key_file, named_store
+from projections.cli.store_option import Context, key_file, named_store
 from projections.cli.view_text import print_view, shortened
-from projections.cli.words import Context, command
+from projections.cli.words import command
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ LONGEST = 300
 """Characters that are printed of a part."""
 
 
-@command
-def run(context: Context) -> None:
+@command(json=False)
+def demo(context: Context) -> None:
     """Show the engine at work on a small recorded session.
 
     Imports the recording, streams it delta by delta into a second session, and prints the view of
@@ -133,8 +134,8 @@ class _DeltaPrinter:
             self.end()
             self._kind = kind
             sys.stdout.write(f"{kind}: ")
-        sys.stdout.write(output.safe(shortened(text, LONGEST)))
-        if output.terminal():
+        sys.stdout.write(safe(shortened(text, LONGEST)))
+        if is_terminal():
             sys.stdout.flush()
             time.sleep(PAUSE)
 

@@ -70,7 +70,7 @@ LAYERS: dict[str, str] = {
     "projections.loop": "task_calls | decision | context | __init__",
     "projections.window": "policy sizing | prune compaction retrieval | __init__",
     "projections.cli": """
-        exits screen guard | import_sources pager output | amounts times short_ids
+        exits screen guard | import_sources output | amounts times short_ids
         | confirm holders import_report view_text part_table message_text live_text
         | store_option stats_tables | words | registry window_options | commands app | __init__
     """,

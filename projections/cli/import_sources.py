@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from projections.cli.exits import UsageFault
+from projections.cli.exits import Fault
 
 if TYPE_CHECKING:
     from eventlog.importers import Folder
@@ -48,7 +48,7 @@ def sources(words: Iterable[str], folders: Iterable[Folder] = ()) -> Generator[l
 def followed(words: Iterable[str]) -> list[str]:
     """Return the files and folders that words stand for; of a pattern, those there are now."""
     if PIPE in words:
-        raise UsageFault("standard input cannot be followed: name a file or a directory")
+        raise Fault("standard input cannot be followed: name a file or a directory")
     return [
         str(source.path)
         for word in words

@@ -11,8 +11,6 @@ from typing import Any
 
 import click
 
-from projections.cli.words import Command
-
 GROUPS = {
     "First steps": {
         "demo": ("demo", "Show the engine at work on a small recorded session."),
@@ -74,10 +72,10 @@ GROUPS = {
 COMMANDS = {name: sentence for commands in GROUPS.values() for name, (_, sentence) in commands.items()}
 
 
-def load(name: str) -> Command:
+def load(name: str) -> click.Command:
     """Return a command from its file."""
     file = next(commands[name][0] for commands in GROUPS.values() if name in commands)
-    found: Command = getattr(import_module(f"projections.cli.commands.{file}"), name.replace("import", "import_"))
+    found: click.Command = getattr(import_module(f"projections.cli.commands.{file}"), name.replace("import", "import_"))
     found.name = name
     return found
 
@@ -89,7 +87,7 @@ class Commands(click.Group):
         """Return the names of the commands, in the order of the help."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> Command:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         """Return a command by its name; raises `NoSuchCommand`."""
         if cmd_name not in COMMANDS:
             raise click.NoSuchCommand(cmd_name, possibilities=COMMANDS, ctx=ctx)

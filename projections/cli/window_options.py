@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from click import Choice, option
 
-from projections.cli.exits import UsageFault
+from projections.cli.exits import Fault
 from projections.cli.words import flag, integer
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def window_of(session: Session, *, preset: str | None, model: str | None, **numb
         return window
     base = window.state.limits or Limits()
     if numbers["context"] is None and not base.context:
-        raise UsageFault("--output and --input need --context: neither session nor catalogue has the model's window")
+        raise Fault("--output and --input need --context: neither session nor catalogue has the model's window")
     limits = Limits(**{name: getattr(base, name) if value is None else value for name, value in numbers.items()})
     return ContextWindow(session, preset, model=named, limits=limits)
 
@@ -93,4 +93,4 @@ def model_named(session: Session, name: str) -> Model:
 
     listed = ", ".join(map(str, matching or models)) or "none"
     problem = f"more than one model is called {cut(name)}" if matching else f"the session has no model {cut(name)}"
-    raise UsageFault(f"{problem} (it has {listed}); give --model as provider/name")
+    raise Fault(f"{problem} (it has {listed}); give --model as provider/name")

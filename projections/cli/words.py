@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import click
 
 from projections.cli.exits import Exit
-from projections.cli.pager import paged
+from projections.cli.screen import paged
 from projections.cli.store_option import Context, reading, reading_session, session_items, writing, writing_session
 
 COMPLETION = "_EVENTLOG_COMPLETE"
@@ -69,25 +69,12 @@ def flag(*names: str, help: str) -> _Decorator:
     return click.option(*names, is_flag=True, help=help)
 
 
-class Command(click.Command):
-    """A command of the program; `pages` sends its output through a pager on a terminal."""
-
-    pages = False
-
-    def invoke(self, ctx: click.Context) -> int:
-        """Run the command and return its exit code."""
-        code = None  # what stays where the reader leaves the pager early
-        with paged() if self.pages else nullcontext():
-            code = super().invoke(ctx)
-        return code or Exit.OK
-
-
 _TO_READ: dict[Any, Callable[..., AbstractContextManager[Any]]] = {writing: reading, writing_session: reading_session}
 
 
 def command(
     opening: Callable[..., AbstractContextManager[Any]] | None = None, *, pages: bool = False, json: bool = True
-) -> Callable[[Callable[..., int | None]], Command]:
+) -> Callable[[Callable[..., int | None]], click.Command]:
     """Return the decorator that makes a command of a function.
 
     The function takes what `opening` opens, a store or a session, else the call's `Context`; with
@@ -96,19 +83,22 @@ def command(
     """
     of_session = opening in {reading_session, writing_session}
 
-    def decorate(function: Callable[..., int | None]) -> Command:
+    def decorate(function: Callable[..., int | None]) -> click.Command:
         @wraps(function)
-        def opened(context: Context, /, **words: Any) -> int | None:
-            if opening is None:
-                return function(context, **words)
-            allowed = _TO_READ.get(opening, opening) if words.get("dry_run") else opening
-            with allowed(context, words.pop("session")) if of_session else allowed(context) as given:
-                return function(given, **words)
+        def opened(context: Context, /, **words: Any) -> int:
+            code = None  # what stays where the reader leaves the pager early
+            with paged() if pages else nullcontext():
+                if opening is None:
+                    code = function(context, **words)
+                else:
+                    allowed = _TO_READ.get(opening, opening) if words.get("dry_run") else opening
+                    with allowed(context, words.pop("session")) if of_session else allowed(context) as given:
+                        code = function(given, **words)
+            return code or Exit.OK
 
         called = click.pass_obj(opened)
-        made = click.command(cls=Command)(SESSION(called) if of_session else called)
+        made = click.command(SESSION(called) if of_session else called)
         made.params += [_JSON, *STORE] if json else STORE
-        made.pages = pages
         return made
 
     return decorate

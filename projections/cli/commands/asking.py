@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from click import argument, option
 
 from projections.cli import output, times
-from projections.cli.exits import UsageFault
+from projections.cli.exits import Fault
 from projections.cli.screen import is_terminal
 from projections.cli.short_ids import LEAST, ShortIds, session_of
 from projections.cli.store_option import reading, writing_session
@@ -90,9 +90,9 @@ def answer(
     from eventlog import Allow, Deny, Edit
 
     if allow + deny + (edit is not None) != 1:
-        raise UsageFault("answer needs --allow, --deny or --edit JSON, one of them")
+        raise Fault("answer needs --allow, --deny or --edit JSON, one of them")
     if reason and not deny:
-        raise UsageFault("--reason says why a call is denied; give it with --deny")
+        raise Fault("--reason says why a call is denied; give it with --deny")
     given = Deny(reason) if deny else Allow() if edit is None else Edit(edit)
     message, name = _called(session, call)
     version = session.answer_call(message, name, given, by=by)
@@ -109,7 +109,7 @@ def _called(session: Session, word: str) -> tuple[str, str]:
     found = [call for call in waiting if _is_named(call, word)]
     if len(found) > 1:
         listed = ", ".join(call.part for call in found)
-        raise UsageFault(f"more than one call is named {word}: {listed}; give the part")
+        raise Fault(f"more than one call is named {word}: {listed}; give the part")
     if found:
         return found[0].message, found[0].call
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from click import option
 
 from projections.cli import output
-from projections.cli.exits import Exit, FileFault, UsageFault
+from projections.cli.exits import Exit, Fault, FileFault
 from projections.cli.short_ids import session_of
 from projections.cli.store_option import Context, reading
 from projections.cli.words import OPTIONAL_SESSION, SESSION, command, flag, integer
@@ -150,7 +150,7 @@ def _saved_head(name: str | None) -> StoreHead | None:
     if name is None:
         return None
     if re.fullmatch("[0-9a-f]{64}", name) and not Path(name).exists():
-        raise UsageFault("--against takes a file with the output of `eventlog head --json`, not a digest")
+        raise Fault("--against takes a file with the output of `eventlog head --json`, not a digest")
     try:
         return StoreHead.parse(Path(name).read_bytes())
     except CallError as error:

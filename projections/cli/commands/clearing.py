@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
-from projections.cli.exits import CompactionFault, UsageFault
+from projections.cli.exits import Exit, Fault
 from projections.cli.part_table import print_parts
 from projections.cli.store_option import writing_session
 from projections.cli.window_options import INSIDE, POLICY, UNKNOWN, WINDOW, window_of
@@ -119,8 +119,9 @@ def compact(session: Session, *, json: bool, **options: Any) -> None:
     output.answer(document, *([line] if result.completed else []), json=json)
     if not result.completed:
         advice = _ADVICE.get(result.reason.partition(":")[0], "run the command again")
-        raise CompactionFault(
-            f"the compaction failed ({result.reason}), and what the model sees is as it was; {advice}"
+        raise Fault(
+            f"the compaction failed ({result.reason}), and what the model sees is as it was; {advice}",
+            Exit.COMPACTION,
         )
 
 
@@ -131,9 +132,9 @@ def _compact(window: ContextWindow) -> CompactionResult:
     state = window.state.situation().state
     is_open = any(not message.user and message.finished is None for message in state.messages.values())
     if not is_open and preview_compaction(window) is None:
-        raise UsageFault(_NOTHING)
+        raise Fault(_NOTHING)
     with window.session.lease():
         window.state.catch_up()  # the lease has settled what a dead owner left open
         if preview_compaction(window) is None:
-            raise UsageFault(_NOTHING)
+            raise Fault(_NOTHING)
         return window.compact()

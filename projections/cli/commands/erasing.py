@@ -12,7 +12,7 @@ from click import Choice, argument, option
 
 from projections.cli import output
 from projections.cli.confirm import confirm
-from projections.cli.exits import UsageFault
+from projections.cli.exits import Fault
 from projections.cli.short_ids import part_named, session_of
 from projections.cli.store_option import session_items, writing, writing_session
 from projections.cli.times import DURATION
@@ -67,7 +67,7 @@ def erase(store: Store, session: str | None, *, scope: str | None, yes: bool, js
     from eventlog.maintenance.erase_scope import out_of_reach, sessions_of
 
     if (session is None) is (scope is None):
-        raise UsageFault("name one SESSION to erase, or a --scope")
+        raise Fault("name one SESSION to erase, or a --scope")
     what = f"the scope {scope}"
     if session is None:
         names = sessions_of(store, scope or "")
@@ -79,7 +79,7 @@ def erase(store: Store, session: str | None, *, scope: str | None, yes: bool, js
     plan = plan_erasure(store, names, forks=how["forks"], subsessions=how["subsessions"])
     obstacles = list(_obstacles(store, plan))
     if obstacles:
-        raise UsageFault(f"{what} is not erased: {'; '.join(obstacles)}")
+        raise Fault(f"{what} is not erased: {'; '.join(obstacles)}")
     confirm(f"{counted(len(plan.erased), 'session')} will be erased", *_described(store, plan.erased), yes=yes)
     if scope is None:
         erased = store.erase(names[0], **how)

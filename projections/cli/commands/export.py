@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from click import Choice, option
 
 from projections.cli import output
-from projections.cli.exits import UsageFault
+from projections.cli.exits import Fault
 from projections.cli.screen import is_terminal, safe
 from projections.cli.short_ids import session_of
 from projections.cli.store_option import Context, reading, reading_session
@@ -54,11 +54,11 @@ def export(context: Context, session: str | None, *, format: _Format, tree: bool
         _write_sqlite(context, session, to, tree=tree)
         return
     if session is None:
-        raise UsageFault(f"--format {format} writes one session: name it; --format sqlite can write all")
+        raise Fault(f"--format {format} writes one session: name it; --format sqlite can write all")
     with reading_session(context, session) as handle:
         if format in {"opencode", "html"} and tree:
             if to is None:
-                raise UsageFault(f"--format {format} --tree writes several files: name a directory with --output")
+                raise Fault(f"--format {format} --tree writes several files: name a directory with --output")
             _write_tree(handle, to, format)
         elif to is None:
             _print(_pieces(handle, format, tree=tree))
@@ -102,7 +102,7 @@ def _write_sqlite(context: Context, session: str | None, to: Path | None, *, tre
     from projections.reports.session_tree import descendants
 
     if to is None:
-        raise UsageFault("--format sqlite writes a file: name it with --output")
+        raise Fault("--format sqlite writes a file: name it with --output")
     with reading(context) as store, _part_file(to) as part:
         if session is None:
             chosen = [info for info in store.sessions() if not info.locked]
@@ -141,7 +141,7 @@ def _write_tree(session: Session, directory: Path, format: _Format) -> None:
 def _write_file(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a file that is never incomplete; a pipe or device is written to directly.
 
-    Raises `UsageFault` for a file of a store or a key file.
+    Raises `Fault` for a file of a store or a key file.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         _refuse_store_and_keys(path.resolve())
@@ -156,7 +156,7 @@ def _write_file(path: Path, pieces: Iterable[bytes]) -> None:
 def _part_file(path: Path) -> Generator[Path]:
     """Give the temporary name of a file; when the block ends the file gets its own name.
 
-    Raises `UsageFault` for a file of a store or a key file.
+    Raises `Fault` for a file of a store or a key file.
     """
     path = path.resolve()  # a link's target is replaced, not the link
     _refuse_store_and_keys(path)
@@ -179,6 +179,6 @@ def _refuse_store_and_keys(path: Path) -> None:
     try:
         refuse_inside_store(path)
     except CallError as error:
-        raise UsageFault(str(error)) from None
+        raise Fault(str(error)) from None
     if is_key_file(path):
-        raise UsageFault(f"{path} is a key file: name another place")
+        raise Fault(f"{path} is a key file: name another place")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from click import option
 
 from projections.cli import output
-from projections.cli.exits import UsageFault
+from projections.cli.exits import Fault
 from projections.cli.short_ids import is_number, is_part, part_named
 from projections.cli.store_option import writing_session
 from projections.cli.words import command, integer
@@ -32,7 +32,7 @@ def rollback(session: Session, *, to: int | None, before: str | None, json: bool
     `eventlog undo` takes the rollback back, and so does a rollback to the version right before it.
     """
     if (to is None) == (before is None):
-        raise UsageFault("rollback needs --to V or --before MESSAGE|V, one of them")
+        raise Fault("rollback needs --to V or --before MESSAGE|V, one of them")
     if before is not None:
         to, before = _place(session, before)
     result = session.rollback(to, before=before)
@@ -59,7 +59,7 @@ def _place(session: Session, word: str) -> tuple[int | None, str | None]:
     if not is_number(word) or is_part(session, word):
         return None, part_named(session, word)
     if word.startswith("0") or word == "1":
-        raise UsageFault(f"--before {word}: a version from 2 on, written without a zero in front, or a message")
+        raise Fault(f"--before {word}: a version from 2 on, written without a zero in front, or a message")
     if int(word) > session.version:
         from eventlog.errors import NotFoundError
 

@@ -8,7 +8,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from projections.cli import output, times
-from projections.cli.exits import Exit, UsageFault
+from projections.cli.exits import Exit, Fault
 from projections.cli.message_text import MessagePrinter
 from projections.cli.screen import columns, draw, is_terminal
 from projections.cli.short_ids import session_of, short_ids_of
@@ -126,7 +126,7 @@ def events(store: Store, session: str, *, first: int, last: int | None, json: bo
     from projections.reports.event_json import event_kind, event_record, event_summary
 
     if last is not None and last < first:
-        raise UsageFault(f"--to {last} is before --from {first}: no version is in between")
+        raise Fault(f"--to {last} is before --from {first}: no version is in between")
     handle = session_of(store, session)
     if first > handle.version:
         raise NotFoundError("version", str(first), session=handle.id)

@@ -10,7 +10,7 @@ from click import Path, argument, option
 
 from projections.cli import output
 from projections.cli.confirm import confirm
-from projections.cli.exits import Exit, FileFault, UsageFault, classify
+from projections.cli.exits import Exit, Fault, FileFault, classify
 from projections.cli.import_report import refusal_lines, report_lines
 from projections.cli.import_sources import Source, followed, sources
 from projections.cli.store_option import Context, writing
@@ -59,7 +59,7 @@ def import_(
     """
     folders = _agents(yes=yes) if all else []
     if not files and not folders:
-        raise UsageFault("no file is named: name files or directories, or give --all")
+        raise Fault("no file is named: name files or directories, or give --all")
     if follow:
         return _follow(context, [*followed(files), *folders], _Import(format, alone=False, json=json, follows=True))
     with sources(files, folders) as found:
@@ -84,7 +84,7 @@ def _agents(*, yes: bool) -> list[Folder]:
 
     folders = agent_folders()
     if not folders:
-        raise UsageFault("no agent has sessions on this machine where it keeps them by default: name files")
+        raise Fault("no agent has sessions on this machine where it keeps them by default: name files")
     lines = [
         f"{folder.agent}: {counted(sum(1 for _ in folder.files()), 'file')} in {folder.path}" for folder in folders
     ]

@@ -9,7 +9,7 @@ import click
 from click import argument, option
 
 from projections.cli import output, times
-from projections.cli.exits import UsageFault
+from projections.cli.exits import Fault
 from projections.cli.short_ids import part_named, short_ids_of
 from projections.cli.store_option import reading_session
 from projections.cli.words import command, flag, integer
@@ -81,12 +81,12 @@ def recall(session: Session, name: str | None, *, call: bool, covered: str | Non
 def _check(name: str | None, covered: str | None, *, call: bool, **excerpt: Any) -> None:
     """Refuse options that exclude each other."""
     if (name is None) == (covered is None):
-        raise UsageFault("recall takes the NAME of a part or message, or --covered COMPACTION")
+        raise Fault("recall takes the NAME of a part or message, or --covered COMPACTION")
     if covered is not None and (call or any(excerpt[kind] is not None for kind in ("lines", "bytes", "search"))):
-        raise UsageFault("--covered lists ids; recall one of them by its NAME")
+        raise Fault("--covered lists ids; recall one of them by its NAME")
     refined = excerpt["regex"] or excerpt["ignore_case"] or excerpt["context"] or excerpt["most"] != _MOST
     if refined and excerpt["search"] is None:
-        raise UsageFault("--regex, --ignore-case, --around and --most are for --search TEXT")
+        raise Fault("--regex, --ignore-case, --around and --most are for --search TEXT")
 
 
 def _document(session: str, result: RecallResult) -> dict[str, Any]:

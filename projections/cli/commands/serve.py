@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from click import option
 
 from projections.cli import output
-from projections.cli.exits import UsageFault
+from projections.cli.exits import Fault
 from projections.cli.screen import safe
 from projections.cli.store_option import Context, reading, writing
 from projections.cli.words import command, flag, integer
@@ -61,10 +61,10 @@ def serve(context: Context, *, host: str, port: int | None, token: bool, allow_a
     Only reads, unless answers are allowed. Needs the packages of `pip install '.[server]'`.
     """
     if allow_answers and not token:
-        raise UsageFault("--allow-answers needs --token: answers are given by who knows it")
+        raise Fault("--allow-answers needs --token: answers are given by who knows it")
     for name in _NEEDED:
         if find_spec(name) is None:
-            raise UsageFault(f"{name} is missing: pip install '.[server]'")
+            raise Fault(f"{name} is missing: pip install '.[server]'")
     from secrets import token_urlsafe
 
     import uvicorn
@@ -117,16 +117,16 @@ def _listening(host: str, port: int | None) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
     except (OSError, UnicodeError) as error:
-        raise UsageFault(f"{safe(host, one_line=True)} is no host of this machine: {error}") from None
+        raise Fault(f"{safe(host, one_line=True)} is no host of this machine: {error}") from None
     if port is not None and port > MAX_PORT:
-        raise UsageFault(f"a port is at most {MAX_PORT}, not {port}")
+        raise Fault(f"a port is at most {MAX_PORT}, not {port}")
     for wanted in (PORT, 0) if port is None else (port,):
         try:
             return socket.create_server((host, wanted), family=family, dualstack_ipv6=family == socket.AF_INET6)
         except OSError as error:
             if port is None and wanted:
                 continue
-            raise UsageFault(f"cannot listen on {host}, port {wanted}: {error.strerror}") from None
+            raise Fault(f"cannot listen on {host}, port {wanted}: {error.strerror}") from None
     raise AssertionError("a free port was refused and not reported")
 
 

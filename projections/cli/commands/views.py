@@ -8,7 +8,7 @@ from click import Choice, argument, option
 
 from projections.cli import output
 from projections.cli.amounts import number
-from projections.cli.exits import UsageFault
+from projections.cli.exits import Fault
 from projections.cli.short_ids import ShortIds, part_named
 from projections.cli.store_option import reading_session
 from projections.cli.view_text import print_view
@@ -93,7 +93,7 @@ def _options(preset: str, capabilities: str | None) -> RenderOptions:
         if unknown:
             from eventlog.errors.base import brief
 
-            raise UsageFault(f"--capabilities knows no {brief(unknown[0])}; there are {','.join(ALL_CAPABILITIES)}")
+            raise Fault(f"--capabilities knows no {brief(unknown[0])}; there are {','.join(ALL_CAPABILITIES)}")
         options = replace(options, capabilities=cast("tuple[Capability, ...]", tuple(named)))
     return options
 

@@ -70,9 +70,8 @@ LAYERS: dict[str, str] = {
     "projections.loop": "task_calls | decision | context | __init__",
     "projections.window": "policy sizing | prune compaction retrieval | __init__",
     "projections.cli": """
-        exits screen guard | import_sources output | amounts times short_ids
-        | confirm holders import_report view_text part_table message_text live_text
-        | store_option stats_tables | words | registry window_options | commands app | __init__
+        exits screen guard | import_files output | amounts times short_ids | confirm holders view_text message_text live_text
+        | store_option tables | words | registry window_options | commands app | __init__
     """,
 }
 """Layers of a package, lowest first: a room imports from earlier rows only."""

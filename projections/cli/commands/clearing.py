@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
 from projections.cli.exits import Exit, Fault
-from projections.cli.part_table import print_parts
 from projections.cli.store_option import writing_session
+from projections.cli.tables import print_parts
 from projections.cli.window_options import INSIDE, POLICY, UNKNOWN, WINDOW, window_of
 from projections.cli.words import DRY_RUN, command
 from projections.reports.wording import counted, policy_named, pruned_words

@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
-from projections.cli.import_report import report_lines
+from projections.cli.import_files import report_lines
 from projections.cli.screen import is_terminal, safe
-from projections.cli.stats_tables import print_session_stats
 from projections.cli.store_option import Context, key_file, named_store
+from projections.cli.tables import print_session_stats
 from projections.cli.view_text import print_view, shortened
 from projections.cli.words import command
 from projections.reports.wording import counted

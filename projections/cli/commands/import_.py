@@ -11,8 +11,7 @@ from click import Path, argument, option
 from projections.cli import output
 from projections.cli.confirm import confirm
 from projections.cli.exits import Exit, Fault, FileFault, classify
-from projections.cli.import_report import refusal_lines, report_lines
-from projections.cli.import_sources import Source, followed, sources
+from projections.cli.import_files import Source, followed, refusal_lines, report_lines, sources
 from projections.cli.store_option import Context, writing
 from projections.cli.words import command, flag
 from projections.reports.wording import counted

@@ -14,8 +14,8 @@ from projections.cli.amounts import dollars, money, number, sign
 from projections.cli.output import Cell
 from projections.cli.screen import is_terminal
 from projections.cli.short_ids import ShortIds, session_of
-from projections.cli.stats_tables import print_session_stats
 from projections.cli.store_option import Context, reading, store_path
+from projections.cli.tables import print_session_stats
 from projections.cli.words import OPTIONAL_SESSION, command
 from projections.reports.wording import counted
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from click import Choice, argument, option
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from projections.view.model_view import ModelView
     from projections.view.options import Capability, RenderOptions
 
+_FORMS = {
+    "openai": ("openai", "chat_messages"),
+    "responses": ("openai_responses", "responses_request"),
+    "anthropic": ("anthropic", "anthropic_request"),
+    "ai-sdk": ("ai_sdk", "model_messages"),
+}
+"""File and function of `projections.requests` for each form of a provider."""
 _AT = integer("--at", least=1, metavar="V", help="The view right after this version [default: the newest].")
 
 
@@ -29,7 +37,7 @@ _AT = integer("--at", least=1, metavar="V", help="The view right after this vers
 @_AT
 @option(
     "--format",
-    type=Choice(["neutral", "openai", "responses", "anthropic", "ai-sdk"]),
+    type=Choice(["neutral", *_FORMS]),
     default="neutral",
     help="Form of the messages: openai is OpenAI's Chat Completions, responses its Responses API, ai-sdk the "
     "ModelMessages of the AI SDK.",
@@ -100,25 +108,15 @@ def _options(preset: str, capabilities: str | None) -> RenderOptions:
 
 def _request(view: ModelView, format: str) -> list[Any] | dict[str, Any]:
     """Return the messages, or the members of a request that has more than messages."""
-    if format == "openai":
-        from projections.requests.openai import chat_messages
+    if format == "neutral":
+        import msgspec
 
-        return list(chat_messages(view.messages, view.system))
-    if format == "responses":
-        from projections.requests.openai_responses import responses_request
-
-        return responses_request(view.messages, view.system)
-    if format == "anthropic":
-        from projections.requests.anthropic import anthropic_request
-
-        return anthropic_request(view.messages, view.system)
-    if format == "ai-sdk":
-        from projections.requests.ai_sdk import model_messages
-
-        return list(model_messages(view.messages, view.system))
-    import msgspec
-
-    return [msgspec.to_builtins(message) for message in view.messages]
+        return [msgspec.to_builtins(message) for message in view.messages]
+    place, name = _FORMS[format]
+    made: list[Any] | dict[str, Any] = getattr(import_module(f"projections.requests.{place}"), name)(
+        view.messages, view.system
+    )
+    return made
 
 
 @command(reading_session, pages=True)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
 from projections.cli.amounts import bar, number
-from projections.cli.part_table import print_parts
 from projections.cli.screen import is_terminal
 from projections.cli.short_ids import ShortIds
 from projections.cli.store_option import reading_session
+from projections.cli.tables import print_parts
 from projections.cli.window_options import INSIDE, POLICY, UNKNOWN, WINDOW, window_of
 from projections.cli.words import command, integer
 from projections.reports.wording import KIND_NAMES, cache_words, counted, pruned_words

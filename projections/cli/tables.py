@@ -1,4 +1,4 @@
-"""The numbers of a session as tables for people; `stats` and `demo` print them."""
+"""Tables that several commands print: the numbers of a session, and its parts with sizes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
 from projections.cli.amounts import dollars, money, number, sign
+from projections.cli.short_ids import ShortIds
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eventlog import Session
     from projections.reports.stats import SessionStats
     from projections.reports.usage import UsageTotals
     from projections.view.model_view import ModelView
+    from projections.window.sizing.breakdown import PartSize
 
 
 def print_session_stats(session: Session, *, json: bool = False) -> None:
     """Print a session's numbers."""
     from projections.cli.holders import runner
     from projections.reports.stats import session_stats
-    from projections.reports.usage import session_usage
+    from projections.reports.usage import cost_words, session_usage
     from projections.view.model_view import ModelView
 
     stats = session_stats(session)
@@ -40,13 +44,14 @@ def print_session_stats(session: Session, *, json: bool = False) -> None:
         del spent["tree"]
     if any(spent.values()):
         output.gap()
+        prices = session.store.host.models.date
         columns = ["model", "calls", "input", "output", "reasoning", "cache_read", "cache_write", "cost"]
         rows = [
             [
                 whose,
                 totals.model,
                 *(number(getattr(totals, name)) for name in columns[1:-1]),
-                output.Cell(_cost(totals), _sum(totals)),
+                output.Cell(cost_words(totals, prices), _sum(totals)),
             ]
             for whose, by_model in spent.items()
             for totals in by_model
@@ -78,17 +83,6 @@ def _document(stats: SessionStats, view: ModelView, spent: dict[str, list[UsageT
     }
 
 
-def _cost(totals: UsageTotals) -> str:
-    about = (
-        f", {counted(totals.estimated, 'call')} about ${totals.estimate:.6f} at list prices" if totals.estimated else ""
-    )
-    if totals.unpriced == totals.calls:
-        return f"unknown{about}"
-    unpriced = f" and {counted(totals.unpriced, 'call')} of unknown cost{about}" if totals.unpriced else ""
-    dates = f" at prices of {', '.join(totals.catalogues)}" if totals.catalogues else ""
-    return f"${totals.cost}{dates}{unpriced}"
-
-
 def _sum(totals: UsageTotals) -> str:
     """Return the cost in short."""
     if totals.unpriced == totals.calls and not totals.estimated:
@@ -106,3 +100,27 @@ def _session_rows(stats: SessionStats, view: ModelView) -> list[tuple[str, objec
         ("parts", parts or "none"),
         ("view", f"{counted(len(view.messages), 'message')}, {counted(view.tokens, 'token')}"),
     ]
+
+
+def print_parts(parts: Sequence[PartSize]) -> None:
+    """Print parts with their sizes."""
+    short = ShortIds(part.id for part in parts)
+    rows = [
+        (
+            short.cell(part.id),
+            part.kind,
+            part.tool,
+            part.title,
+            part.words,
+            number(part.tokens),
+            ", ".join(name for name in ("pruned", "truncated") if getattr(part, name)),
+        )
+        for part in parts
+    ]
+    output.table(
+        ["part", "kind", "tool", "title", "words", "tokens", "state"],
+        rows,
+        numbers=["tokens"],
+        flexible=["words", "title", "tool"],
+        optional=["title"],
+    )

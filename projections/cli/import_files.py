@@ -1,21 +1,26 @@
-"""Files to import: named, or of a directory, a pattern, a pipe or an agent."""
+"""Files of an import: where they are found, and what is told of them."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from projections.cli.exits import Fault
+from projections.reports.wording import counted
 
 if TYPE_CHECKING:
-    from eventlog.importers import Folder
+    from eventlog.importers import Folder, Report, Skipped
 
 PIPE = "-"
 """Stands for standard input."""
+_NUMBERS = 8
+"""How many line numbers are shown of records that were skipped for one reason."""
+_NAMES = 2
+"""How many names are shown of files that were refused for one reason."""
 
 
 class Source(NamedTuple):
@@ -87,3 +92,31 @@ def _of_word(word: str) -> Iterator[Source]:
 
 def _of_folder(folder: Folder) -> Iterator[Source]:
     return (Source(path, str(path), is_named=False) for path in folder.files())
+
+
+def refusal_lines(refused: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a line for each reason for which files were refused, the most frequent first."""
+    for reason, paths in sorted(refused.items(), key=lambda item: -len(item[1])):
+        if len(paths) == 1:
+            yield f"{paths[0]}: {reason}"
+        else:
+            names = [path.rpartition("/")[2] for path in paths[:_NAMES]]
+            more = ", …" if len(paths) > _NAMES else ""
+            yield f"{counted(len(paths), 'file')}: {reason} ({', '.join(names)}{more})"
+
+
+def report_lines(report: Report) -> list[str]:
+    """Return what an import added and skipped, as lines."""
+    ids = report.sessions
+    sessions = f"session {ids[0]}" if len(ids) == 1 else counted(len(ids), "session")
+    added = counted(report.events, "new event") if report.events else "nothing new"
+    messages, parts = counted(report.messages, "message"), counted(report.parts, "part")
+    lines = [f"{report.path}: {report.format}, {sessions}, {messages}, {parts}, {added}"]
+    by_reason: dict[str, list[Skipped]] = {}
+    for skipped in report.skipped:
+        by_reason.setdefault(skipped.reason, []).append(skipped)
+    for reason, records in by_reason.items():
+        numbers = ", ".join(str(skipped.line) for skipped in records[:_NUMBERS])
+        more = ", …" if len(records) > _NUMBERS else ""
+        lines.append(f"  skipped {len(records)}: {reason} (line {numbers}{more})")
+    return lines

@@ -168,20 +168,14 @@ class _Import:
                 self._refuse(found.path, text)
 
     def _refuse(self, name: str, text: str) -> None:
+        from eventlog.importers import Report
+
         self._counts["refused"] += 1
         if self.begun:
             output.note(f"eventlog: {text if name in text else f'{name}: {text}'}")
         else:
             self._refused.setdefault(text.removeprefix(f"{name}: "), []).append(name)
-        empty: dict[str, object] = {
-            "format": None,
-            "sessions": [],
-            "events": 0,
-            "messages": 0,
-            "parts": 0,
-            "skipped": [],
-        }
-        self._note({"path": name, **empty, "error": text})
+        self._note({**output.fields(Report(name, "")), "format": None, "error": text})
 
     def _tell(self, report: Report) -> None:
         self._counts["imported" if report.events else "unchanged"] += 1

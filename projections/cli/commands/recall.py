@@ -68,8 +68,8 @@ def recall(session: Session, name: str | None, *, call: bool, covered: str | Non
     if covered is not None:
         _print_covered(session.id, covered_by(session, part_named(session, covered)), json=json)
         return
-    field = "input" if call else "output"
-    result = recalling.recall(session, part_named(session, name or ""), field=field, **excerpt)
+    part = part_named(session, name or "")
+    result = recalling.recall(session, part, field="input" if call else "output", **excerpt)
     if json:
         output.document(_document(session.id, result))
     elif excerpt["search"] is None:

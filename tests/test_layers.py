@@ -70,10 +70,8 @@ LAYERS: dict[str, str] = {
     "projections.loop": "task_calls | decision | context | __init__",
     "projections.window": "policy sizing | prune compaction retrieval | __init__",
     "projections.cli": """
-        exits screen guard | import_sources table bar_chart pager | words output times amounts | short_ids
-        | confirm part_file holders  window_options saved_head import_report view_text part_table
-          copy_report message_text live_text next_page
-        | store_option registry stats_tables | options | commands app | __init__
+        exits screen guard | import_files output | amounts times short_ids | confirm holders view_text message_text live_text
+        | store_option tables | words | registry window_options | commands app | __init__
     """,
 }
 """Layers of a package, lowest first: a room imports from earlier rows only."""

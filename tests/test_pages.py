@@ -25,9 +25,9 @@ from eventlog.importers import FORMATS
 from projections.cli.app import PROGRAM
 from projections.cli.exits import Exit
 from projections.cli.exits import __doc__ as EXIT_CODES  # noqa: N812  # the text that lists them
-from projections.cli.registry import load
+from projections.cli.registry import COMMANDS, load
 from projections.loop import ContextWindow
-from tests.support.cli_runner import COMMANDS, SCHEMAS
+from tests.support.cli_runner import SCHEMAS
 from tests.support.frameworks import needs_one
 from tests.support.pages import (
     FILES,

@@ -15,7 +15,9 @@ import click
 from projections.cli import output
 from projections.cli.exits import Exit, classify
 from projections.cli.registry import Commands
-from projections.cli.words import COMPLETION, STORE, Context, flag
+from projections.cli.screen import safe
+from projections.cli.store_option import Context
+from projections.cli.words import COMPLETION, STORE, flag
 
 _CODES = (
     "`eventlog COMMAND --help` explains a command; --store, --key-file and --json may stand before or behind it. "
@@ -88,7 +90,7 @@ def _report(error: BaseException) -> int:
     if os.environ.get("EVENTLOG_DEBUG"):
         import traceback
 
-        sys.stderr.write(output.safe("".join(traceback.format_exception(error))))
+        sys.stderr.write(safe("".join(traceback.format_exception(error))))
     code, text = classify(error)
     if code is Exit.PIPE:
         _discard_output()

@@ -46,16 +46,12 @@ class Exit(IntEnum):
     PIPE = 141
 
 
-class BusyFault(Exception):  # noqa: N818  # another program is at work: no error of the engine
-    """Another program holds what the command needs; the text says which, and what to do."""
+class Fault(Exception):  # noqa: N818  # of a call, and no error of the engine
+    """A fault with its exit code; the text says what would be right, or what to do."""
 
-
-class UsageFault(Exception):  # noqa: N818  # the caller's fault, not an error of the engine
-    """The command line is wrong; the text says what would be right."""
-
-
-class CompactionFault(Exception):  # noqa: N818  # an outcome that the log records, not an error of the engine
-    """A compaction failed; the text says why and what to do."""
+    def __init__(self, text: str, code: Exit = Exit.USAGE) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class FileFault(Exception):  # noqa: N818  # wraps an error and is none of its own
@@ -93,12 +89,8 @@ def classify(error: BaseException) -> tuple[Exit, str]:
     from eventlog import errors  # the command line starts without the engine
 
     match error:
-        case UsageFault():
-            return Exit.USAGE, str(error)
-        case BusyFault():
-            return Exit.BUSY, str(error)
-        case CompactionFault():
-            return Exit.COMPACTION, str(error)
+        case Fault():
+            return error.code, str(error)
         case FileFault():
             code, text = classify(error.error)
             text = text if error.path in text or not text else f"{error.path}: {text}"

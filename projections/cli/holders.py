@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from projections.cli.exits import BusyFault
+from projections.cli.exits import Exit, Fault
 from projections.cli.times import local
 
 if TYPE_CHECKING:
@@ -31,13 +31,14 @@ def naming_holders(store: Store, path: Path | str) -> Generator[None]:
     try:
         yield
     except LeaseHeldError as error:
-        raise BusyFault(_runner(store, error)) from error
+        raise Fault(_runner(store, error), Exit.BUSY) from error
     except BusyError as error:
         others = list(_processes_with(path)) if isinstance(path, Path) else []
         if not others:
             raise
-        raise BusyFault(
-            f"{error}: {', '.join(others)}; end {'it' if len(others) == 1 else 'them'}, then run the command again"
+        raise Fault(
+            f"{error}: {', '.join(others)}; end {'it' if len(others) == 1 else 'them'}, then run the command again",
+            Exit.BUSY,
         ) from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from projections.cli import output
+from projections.cli.screen import draw, safe
 from projections.reports.wording import counted, moment, pruned_words
 
 if TYPE_CHECKING:
@@ -82,18 +82,18 @@ class LivePrinter:
     def _heading(self, role: str, recorded: Recorded) -> None:
         self.end()
         facts = f"  {moment(recorded.time)}  version {recorded.version}"
-        output.draw((role, f"bold {_ROLES[role]}"), (facts, "dim"))
+        draw((role, f"bold {_ROLES[role]}"), (facts, "dim"))
 
     def _line(self, text: str, look: str = "") -> None:
         self.end()
         for line in text.replace("\r\n", "\n").removesuffix("\n").split("\n"):
-            output.draw((line, look))
+            draw((line, look))
 
     def _stream(self, place: tuple[str, str], text: str) -> None:
         if self._streaming != place:
             self.end()
         self._streaming = place
-        sys.stdout.write(output.safe(text))
+        sys.stdout.write(safe(text))
 
     def _text(self, content: Content) -> str:
         return self._session.text(content)

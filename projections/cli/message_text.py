@@ -10,14 +10,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from projections.cli import output
-from projections.cli.screen import columns, console, cut, draw, is_terminal
-from projections.cli.short_ids import ShortIds
+from projections.cli.screen import columns, console, cut, draw, is_terminal, safe
 from projections.reports.wording import counted, moment
 from projections.view.opening_words import arguments, opening
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from projections.cli.short_ids import ShortIds
     from projections.transcript.message import TranscriptMessage, TranscriptPart
 
 LINES = 12
@@ -29,11 +27,6 @@ LONGEST = 50_000
 UNSHOWN = frozenset(("step-start", "step-finish"))
 """Parts that only count."""
 _ROLES = {"user": "cyan", "assistant": "green"}
-
-
-def short_ids_of(messages: Iterable[TranscriptMessage]) -> ShortIds:
-    """Return short names of the messages and parts."""
-    return ShortIds(name for message in messages for name in (message.id, *(part.id for part in message.parts)))
 
 
 class MessagePrinter:
@@ -80,7 +73,7 @@ class MessagePrinter:
             self._tool(part, suffix)
         elif part.kind not in UNSHOWN:
             named = " ".join(word for word in (part.title, part.mime, part.filename or "") if word)
-            description = " ".join(word for word in (output.safe(named, one_line=True), part.text) if word)
+            description = " ".join(word for word in (safe(named, one_line=True), part.text) if word)
             output.block(f"({part.kind}{': ' if description else ''}{description}){suffix}")
 
     def _text(self, part: TranscriptPart, suffix: str) -> None:
@@ -106,9 +99,9 @@ class MessagePrinter:
         from rich.cells import cell_len
 
         end = f"  {'' if part.status == 'completed' else part.status + ' '}{self._short.of(part.id)}{suffix}"
-        head = output.safe(f"-> {part.tool} ", one_line=True)
-        end = output.safe(end, one_line=True)
-        said = output.safe(opening(arguments(part.input), WIDEST), one_line=True)
+        head = safe(f"-> {part.tool} ", one_line=True)
+        end = safe(end, one_line=True)
+        said = safe(opening(arguments(part.input), WIDEST), one_line=True)
         room = min(columns(), WIDEST) - cell_len(head) - cell_len(end)
         draw((head, "magenta"), (cut(said, room), ""), (end, "red" if part.status == "failed" else "dim"))
 
@@ -131,5 +124,5 @@ def _print_markdown(text: str) -> None:
     """Lay out a text for the terminal; links stay as they are written."""
     from rich.markdown import Markdown
 
-    drawn = Markdown(output.safe(text), code_theme="ansi_dark", hyperlinks=False)
+    drawn = Markdown(safe(text), code_theme="ansi_dark", hyperlinks=False)
     console().print(drawn, width=min(columns(), WIDEST))

@@ -1,7 +1,7 @@
-"""The commands by name and group, with the sentence that `eventlog --help` shows of each.
+"""The commands by name and group, with their files and the sentences that `--help` shows.
 
-Command NAME is `run` of `commands/NAME.py`, which is loaded when NAME is called: a call does not
-pay for the other commands. The sentence is the first line of its help; a test compares the two.
+A file of `commands` is loaded when a command of it is called: a call does not pay for the others.
+The sentence is the first line of the command's help; a test compares the two.
 """
 
 from __future__ import annotations
@@ -11,73 +11,71 @@ from typing import Any
 
 import click
 
-from projections.cli.words import Command
-
 GROUPS = {
     "First steps": {
-        "demo": "Show the engine at work on a small recorded session.",
-        "import": "Import recorded sessions and streams into the store.",
-        "export": "Write a session to a file or to standard output.",
-        "completion": "Print the script with which a shell completes commands and ids.",
+        "demo": ("demo", "Show the engine at work on a small recorded session."),
+        "import": ("import_", "Import recorded sessions and streams into the store."),
+        "export": ("export", "Write a session to a file or to standard output."),
+        "completion": ("completion", "Print the script with which a shell completes commands and ids."),
     },
     "Read": {
-        "sessions": "List the sessions of the store, the latest activity first.",
-        "search": "Find what was said: messages, reasoning, calls and results.",
-        "show": "Print the transcript of a session.",
-        "tail": "Print the newest messages of a session, and follow it.",
-        "events": "Print every event of a session in order.",
-        "serve": "Show the sessions of the store in the browser, until Ctrl-C.",
-        "recall": "Print a part or message in full, also if it left the view.",
-        "timeline": "Print what happened in a session, and when.",
-        "stats": "Count what a session or the store holds, and what it cost.",
+        "sessions": ("sessions", "List the sessions of the store, the latest activity first."),
+        "search": ("search", "Find what was said: messages, reasoning, calls and results."),
+        "show": ("history", "Print the transcript of a session."),
+        "tail": ("history", "Print the newest messages of a session, and follow it."),
+        "events": ("history", "Print every event of a session in order."),
+        "serve": ("serve", "Show the sessions of the store in the browser, until Ctrl-C."),
+        "recall": ("recall", "Print a part or message in full, also if it left the view."),
+        "timeline": ("timeline", "Print what happened in a session, and when."),
+        "stats": ("stats", "Count what a session or the store holds, and what it cost."),
     },
     "The model's view": {
-        "view": "Print the messages that the model would be sent.",
-        "explain": "Say why a part or message is in the model's view, or not.",
-        "diff": "Show what changed between two views of a session.",
-        "audit": "Rebuild the request of each model step and check its digest.",
+        "view": ("views", "Print the messages that the model would be sent."),
+        "explain": ("views", "Say why a part or message is in the model's view, or not."),
+        "diff": ("views", "Show what changed between two views of a session."),
+        "audit": ("audit", "Rebuild the request of each model step and check its digest."),
     },
     "The context window": {
-        "window": "Show what fills the context window and what would leave it next.",
-        "prune": "Clear old content from the view where that is worth it.",
-        "compact": "Replace the older messages in the view by a summary.",
+        "window": ("window", "Show what fills the context window and what would leave it next."),
+        "prune": ("clearing", "Clear old content from the view where that is worth it."),
+        "compact": ("clearing", "Replace the older messages in the view by a summary."),
     },
     "Calls that wait": {
-        "asked": "List the calls that wait for a person, the oldest first.",
-        "answer": "Say whether a call that waits for a person may run.",
+        "asked": ("asking", "List the calls that wait for a person, the oldest first."),
+        "answer": ("asking", "Say whether a call that waits for a person may run."),
     },
     "Go back": {
-        "rollback": "Return a session to an earlier version.",
-        "fork": "Start a new session that continues this one.",
-        "undo": "Undo the newest prune, compaction or rollback in force.",
+        "rollback": ("going_back", "Return a session to an earlier version."),
+        "fork": ("going_back", "Start a new session that continues this one."),
+        "undo": ("going_back", "Undo the newest prune, compaction or rollback in force."),
     },
     "Check": {
-        "verify": "Check that every event is readable and as it was committed.",
-        "head": "Print the digest of the store's history, to keep elsewhere.",
-        "prove": "Prove that an event is in the store's history.",
+        "verify": ("checking", "Check that every event is readable and as it was committed."),
+        "head": ("checking", "Print the digest of the store's history, to keep elsewhere."),
+        "prove": ("checking", "Prove that an event is in the store's history."),
     },
     "Maintain": {
-        "backup": "Copy the store to a directory while programs write to it.",
-        "restore": "Make a new store from a backup.",
-        "repair": "Save what is sound of a damaged store into a new store.",
-        "vacuum": "Rewrite the store without erased sessions, to free space.",
-        "upgrade": "Bring the store to the format of this program.",
+        "backup": ("maintaining", "Copy the store to a directory while programs write to it."),
+        "restore": ("maintaining", "Make a new store from a backup."),
+        "repair": ("maintaining", "Save what is sound of a damaged store into a new store."),
+        "vacuum": ("maintaining", "Rewrite the store without erased sessions, to free space."),
+        "upgrade": ("maintaining", "Bring the store to the format of this program."),
     },
     "Erase": {
-        "erase": "Erase a session, or all sessions of a scope, for good.",
-        "expire": "Erase the least recently used sessions, down to given limits.",
-        "redact": "Hide a part in every view of its session and its forks.",
-        "scrub": "Remove redacted and erased content from every file.",
+        "erase": ("erasing", "Erase a session, or all sessions of a scope, for good."),
+        "expire": ("erasing", "Erase the least recently used sessions, down to given limits."),
+        "redact": ("erasing", "Hide a part in every view of its session and its forks."),
+        "scrub": ("maintaining", "Remove redacted and erased content from every file."),
     },
 }
 """The groups in the order of the help."""
-COMMANDS = {name: sentence for commands in GROUPS.values() for name, sentence in commands.items()}
+COMMANDS = {name: sentence for commands in GROUPS.values() for name, (_, sentence) in commands.items()}
 
 
-def load(name: str) -> Command:
-    """Return a command from its module."""
-    module = import_module(f"projections.cli.commands.{'import_' if name == 'import' else name}")
-    found: Command = module.run
+def load(name: str) -> click.Command:
+    """Return a command from its file."""
+    file = next(commands[name][0] for commands in GROUPS.values() if name in commands)
+    found: click.Command = getattr(import_module(f"projections.cli.commands.{file}"), name.replace("import", "import_"))
     found.name = name
     return found
 
@@ -89,7 +87,7 @@ class Commands(click.Group):
         """Return the names of the commands, in the order of the help."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> Command:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         """Return a command by its name; raises `NoSuchCommand`."""
         if cmd_name not in COMMANDS:
             raise click.NoSuchCommand(cmd_name, possibilities=COMMANDS, ctx=ctx)
@@ -107,7 +105,7 @@ class Commands(click.Group):
         longest = max(map(len, COMMANDS))
         for title, commands in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(f"{name:<{longest}}", sentence) for name, sentence in commands.items()])
+                formatter.write_dl([(f"{name:<{longest}}", sentence) for name, (_, sentence) in commands.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Return the commands with their sentences, without loading them, or the options."""

@@ -1,4 +1,4 @@
-"""The terminal: whether there is one, its width, colours, and texts that fit it.
+"""The terminal: whether there is one, its width, colours, pager, and texts that fit it.
 
 Colours follow https://no-color.org: none if NO_COLOR is set, none on a terminal that is `dumb`.
 Texts of a conversation are made harmless before they are printed: a terminal obeys control
@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -65,6 +67,52 @@ def _console(width: int, colours: Literal["auto"] | None) -> Console:
             raise BrokenPipeError  # as every other writer; Rich would end the program
 
     return Output(width=width, height=25, force_terminal=True, color_system=colours, highlight=False)
+
+
+# -- pager -------------------------------------------------------------------------------------
+
+_SETTINGS = {"LESS": "FRX", "LV": "-c"}
+"""Environment of the pager, where the user has not set it otherwise."""
+
+
+@contextmanager
+def paged() -> Generator[None]:
+    """Send the output of the block through the pager, if a person reads it.
+
+    That is the program that PAGER names, else `less`. With LESS unset, `less` ends by itself if all
+    fits the screen, and shows colours. `PAGER=cat`, or an empty one, is none; so is a program that
+    is not there.
+    """
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb" or _names_none(os.environ.get("PAGER", "less")):
+        yield
+        return
+    from click import get_pager_file
+
+    os.environ.update(_SETTINGS | os.environ)
+    failure: Exception | None = None
+    with get_pager_file(color=True) as pager:
+        terminal, sys.stdout, Paged.now = sys.stdout, pager, True
+        try:
+            yield
+        except BrokenPipeError:  # the reader has left the pager
+            raise
+        except Exception as error:  # noqa: BLE001  # reported once the reader has left, who reads what came before it
+            failure = error
+        finally:
+            sys.stdout, Paged.now = terminal, False
+    sys.stderr.writelines(Paged.notes)
+    Paged.notes.clear()
+    if failure is not None:
+        raise failure
+
+
+def _names_none(command: str) -> bool:
+    import shlex
+
+    try:
+        return shlex.split(command) in ([], ["cat"])
+    except ValueError:  # an unbalanced quote
+        return True
 
 
 # -- harmless text -----------------------------------------------------------------------------

@@ -14,10 +14,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from projections.cli import output
-from projections.cli.exits import UsageFault
+from projections.cli.exits import Fault
 
 if TYPE_CHECKING:
     from eventlog import Session, Store
+    from projections.transcript.message import TranscriptMessage
+    from projections.window.retrieval.covered import CoveredMessage
 
 LEAST = 6
 """Characters of the shortest piece of an id that names it."""
@@ -54,12 +56,21 @@ class ShortIds:
                 return short
         return name
 
+    def cell(self, name: str) -> output.Cell:
+        """Return the id as a cell of a table."""
+        return output.Cell(name, self.of(name))
+
+
+def short_ids_of(messages: Iterable[TranscriptMessage | CoveredMessage]) -> ShortIds:
+    """Return short names of the messages and their parts."""
+    return ShortIds(name for message in messages for name in (message.id, *(part.id for part in message.parts)))
+
 
 def session_of(store: Store, word: str) -> Session:
     """Return the session that a word names.
 
     Where several ids begin with it, the shortest is meant if all others begin with that, as those
-    of sidechains do; else a `UsageFault` lists the candidates.
+    of sidechains do; else a `Fault` lists the candidates.
     """
     from eventlog.errors import NotFoundError
 
@@ -115,12 +126,12 @@ def is_number(word: str) -> bool:
 
 
 def _only(found: list[str], what: str, word: str) -> str | None:
-    """Return the one that is found, or that all others begin with; raises `UsageFault`."""
+    """Return the one that is found, or that all others begin with; raises `Fault`."""
     if not all(other.startswith(found[0]) for other in found):
         from eventlog.errors.base import brief
 
         listed = ", ".join(found[:_LISTED]) + (", …" if len(found) > _LISTED else "")
-        raise UsageFault(f"more than one {what} with {brief(word)}: {listed}; give more of the id")
+        raise Fault(f"more than one {what} with {brief(word)}: {listed}; give more of the id")
     return found[0] if found else None
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from projections.cli import output
+from projections.cli.screen import safe
 from projections.cli.short_ids import session_of
 
 if TYPE_CHECKING:
@@ -23,12 +24,18 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from eventlog import Session, SessionInfo, Store
-    from projections.cli.words import Context
 
 _COMPLETED = 200
 """Ids that a shell is given to choose from."""
 VARIABLE = "EVENTLOG_STORE"
 KEY_VARIABLE = "EVENTLOG_KEY_FILE"
+
+
+class Context:
+    """The store and the key file that a call names on either side of its command."""
+
+    store: Path | str | None = None
+    key_file: Path | None = None
 
 
 def named_store(context: Context) -> Path | str | None:
@@ -127,7 +134,7 @@ def session_items(ctx: click.Context, _param: click.Parameter, incomplete: str) 
 
     with suppress(Exception), reading(ctx.obj) as store:
         return [
-            CompletionItem(output.safe(info.id, one_line=True), help=output.safe(info.title, one_line=True))
+            CompletionItem(safe(info.id, one_line=True), help=safe(info.title, one_line=True))
             for info in _beginning_with(store, incomplete)
         ]
     return []

@@ -5,52 +5,59 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
-from projections.cli.exits import UsageFault
+import click
+
+from projections.cli.output import Cell
 from projections.reports.wording import moment
 
-DURATION = "a number and s, m, h, d, w or y, as in 30d"
-TIME = "today, yesterday, a date or time in UTC, as in 2025-01-31 or 2025-01-31T17:30, or how long ago, as in 30d or 1y"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
-_DURATION = re.compile(r"(\d{1,9})([smhdwy])")
 _DAYS = {"today": 0, "yesterday": 1}
 
 
-def milliseconds(option: str, text: str | None) -> int | None:
-    """Return a duration in milliseconds; raises `UsageFault` for another text."""
-    if text is None:
-        return None
-    matched = _DURATION.fullmatch(text)
-    if matched is None:
-        from eventlog.errors.base import brief
+class Duration(click.ParamType[int]):
+    """A duration, in milliseconds."""
 
-        raise UsageFault(f"{option} {brief(text)} is no duration; give {DURATION}")
-    return int(matched[1]) * _UNITS[matched[2]] * 1000
+    name = "duration"
+    says = "a number and s, m, h, d, w or y, as in 30d"
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the duration that a word is."""
+        matched = re.fullmatch(r"(\d{1,9})([smhdwy])", value)
+        if matched is None:
+            from eventlog.errors.base import brief
 
-def since(option: str, text: str | None) -> int | None:
-    """Return a point in time in UTC milliseconds; raises `UsageFault` for another text."""
-    if text is None:
-        return None
-    if _DURATION.fullmatch(text):
-        return round(time.time() * 1000) - (milliseconds(option, text) or 0)
-    try:
-        moment = datetime.fromisoformat(_date(text))
-        return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        from eventlog.errors.base import brief
-
-        raise UsageFault(f"{option} {brief(text)} is no time; give {TIME}") from None
+            self.fail(f"{brief(value)} is no {self.name}; give {self.says}", param, ctx)
+        return int(matched[1]) * _UNITS[matched[2]] * 1000
 
 
-def _date(text: str) -> str:
-    """Return the date of a day that is named by a word."""
-    days = _DAYS.get(text.lower())
-    return text if days is None else str(_today() - timedelta(days))
+class Time(Duration):
+    """A point in time, in UTC milliseconds."""
+
+    name = "time"
+    says = "today, yesterday, a date or time in UTC, as in 2025-01-31 or 2025-01-31T17:30, or how long ago, as in 30d or 1y"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the time that a word is."""
+        days = _DAYS.get(value.lower())
+        try:
+            said = datetime.fromisoformat(value if days is None else str(_today() - timedelta(days)))
+            return round(said.replace(tzinfo=said.tzinfo or UTC).timestamp() * 1000)
+        except (ValueError, OverflowError):
+            return round(time.time() * 1000) - super().convert(value, param, ctx)
+
+
+DURATION, TIME = Duration(), Time()
 
 
 def _today() -> date:
     return datetime.now(UTC).date()
+
+
+def cell(milliseconds: int) -> Cell:
+    """Return a time as a cell of a table."""
+    return Cell(moment(milliseconds), minute(milliseconds))
 
 
 def minute(milliseconds: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from projections.cli import output
+from projections.cli.screen import safe
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -22,12 +23,10 @@ def print_view(view: ModelView, *, longest: int | None = None) -> None:
     for message in view.messages:
         output.heading(message.role)
         for part in message.parts:
-            if longest is None and isinstance(part, Result):
-                output.block(part.output, "<! " if part.error else "<- ")
-                for file in part.files:
-                    output.block("<- " + _file(file))
-            else:
-                output.block(shortened(_part_text(part), longest))
+            mark, text = _marked(part)
+            output.block(shortened(text, longest), mark)
+            for file in part.files if isinstance(part, Result) else ():
+                output.block(_file(file), "<- ")
     output.heading(f"{counted(len(view.messages), 'message')}, {counted(view.tokens, 'token')}, version {view.version}")
 
 
@@ -38,24 +37,24 @@ def shortened(text: str, longest: int | None) -> str:
     return f"{text[:longest]}… ({counted(len(text), 'character')})"
 
 
-def _part_text(part: NeutralPart) -> str:
+def _marked(part: NeutralPart) -> tuple[str, str]:
+    """Return the mark before each line of a part, and its text."""
     from projections.view.neutral import Call, File, Opaque, Reasoning, Result
 
     match part:
         case Reasoning():
-            return output.marked(part.text, "~ ")
+            return "~ ", part.text
         case Call():
-            return output.safe(f"-> {part.tool}({part.input}) [{part.call}]", one_line=True)
+            return "", safe(f"-> {part.tool}({part.input}) [{part.call}]", one_line=True)
         case Result():
-            files = "".join("\n<- " + _file(file) for file in part.files)
-            return output.marked(part.output, "<! " if part.error else "<- ") + files
+            return "<! " if part.error else "<- ", part.output
         case File():
-            return _file(part)
+            return "", _file(part)
         case Opaque():
-            return output.safe(part.text or f"({part.kind}, {counted(len(part.data), 'character')})")
+            return "", part.text or f"({part.kind}, {counted(len(part.data), 'character')})"
         case _:
-            return part.text
+            return "", part.text
 
 
 def _file(file: File) -> str:
-    return output.safe(f"file {file.mime} {file.filename or ''}".rstrip(), one_line=True)
+    return safe(f"file {file.mime} {file.filename or ''}".rstrip(), one_line=True)

@@ -5,32 +5,20 @@ An option overrides what the session recorded, for this one command; nothing of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from click import Choice, option
 
-from projections.cli.exits import UsageFault
+from projections.cli.exits import Fault
 from projections.cli.words import flag, integer
 
 if TYPE_CHECKING:
-    import click
-
     from eventlog import Session
     from eventlog.values import Model
     from projections.loop import ContextWindow
 
 UNKNOWN = "the size of the model's window is unknown; give --context"
 """Shown where numbers would depend on the size."""
-
-
-class WindowOptions(NamedTuple):
-    """Values of the options that say which window is meant; None for those not given."""
-
-    preset: str | None = None
-    context: int | None = None
-    output: int | None = None
-    input: int | None = None
-    model: str | None = None
 
 
 _OPTIONS = (
@@ -51,53 +39,38 @@ _OPTIONS = (
 )
 
 
-def WINDOW(function: Any) -> Any:  # noqa: N802  # a decorator as those of `options.py`
-    """Return a command's function with the fields of `WindowOptions` as its options."""
+def WINDOW(function: Any) -> Any:  # noqa: N802  # a decorator as those of `words.py`
+    """Return a command's function with the options that `window_of` takes."""
     for decorate in reversed(_OPTIONS):
         function = decorate(function)
     return function
 
 
-def _planner_name(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
-    """Return the name of a planner; raises `UsageFault` for another name."""
-    from projections.window.prune.planners import PLANNERS
-
-    if name is not None and name not in PLANNERS:
-        from eventlog.errors.base import brief
-
-        raise UsageFault(f"--policy knows no {brief(name)}; there are {', '.join(PLANNERS)}")
-    return name
-
-
 POLICY = option(
     "--policy",
-    metavar="NAME",
-    callback=_planner_name,
-    help="Which planner chooses the results to prune: recency, superseded, cost-aware or opencode "
-    "[default: that of the context policy].",
+    type=Choice(["recency", "superseded", "cost-aware", "opencode"]),
+    help="Which planner chooses the results to prune [default: that of the context policy].",
 )
 INSIDE = flag("--inside", help="As inside a loop: protect the newest steps instead of the newest turns.")
-_RECORDED = WindowOptions()
 
 
-def window_of(session: Session, options: WindowOptions = _RECORDED, **settings: Any) -> ContextWindow:
-    """Return the session's window with these options; `settings` are more of `ContextWindow`."""
+def window_of(session: Session, *, preset: str | None, model: str | None, **numbers: int | None) -> ContextWindow:
+    """Return the session's window with the values of these options; None is one not given."""
     from eventlog.values import Limits
     from projections.loop import ContextWindow
 
-    model = None if options.model is None else model_named(session, options.model)
+    named = None if model is None else model_named(session, model)
     limits = None
-    if model is not None and model not in session.store.host.models:
+    if named is not None and named not in session.store.host.models:
         limits = ContextWindow(session).state.limits or Limits()
-    window = ContextWindow(session, options.preset, model=model, limits=limits, **settings)
-    numbers = {"context": options.context, "output": options.output, "input": options.input}
+    window = ContextWindow(session, preset, model=named, limits=limits)
     if all(value is None for value in numbers.values()):
         return window
     base = window.state.limits or Limits()
-    if options.context is None and not base.context:
-        raise UsageFault("--output and --input need --context: neither session nor catalogue has the model's window")
-    limits = Limits(*(getattr(base, name) if value is None else value for name, value in numbers.items()))
-    return ContextWindow(session, options.preset, model=model, limits=limits, **settings)
+    if numbers["context"] is None and not base.context:
+        raise Fault("--output and --input need --context: neither session nor catalogue has the model's window")
+    limits = Limits(**{name: getattr(base, name) if value is None else value for name, value in numbers.items()})
+    return ContextWindow(session, preset, model=named, limits=limits)
 
 
 def model_named(session: Session, name: str) -> Model:
@@ -120,4 +93,4 @@ def model_named(session: Session, name: str) -> Model:
 
     listed = ", ".join(map(str, matching or models)) or "none"
     problem = f"more than one model is called {cut(name)}" if matching else f"the session has no model {cut(name)}"
-    raise UsageFault(f"{problem} (it has {listed}); give --model as provider/name")
+    raise Fault(f"{problem} (it has {listed}); give --model as provider/name")

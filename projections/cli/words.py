@@ -1,17 +1,19 @@
-"""The words of a call: kinds of options, and the options that every command takes."""
+"""Commands, and the words of their calls: kinds of options, and options that are shared."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
 
 from projections.cli.exits import Exit
-from projections.cli.pager import paged
+from projections.cli.screen import paged
+from projections.cli.store_option import Context, reading, reading_session, session_items, writing, writing_session
 
 COMPLETION = "_EVENTLOG_COMPLETE"
 """Variable that the script of a shell sets: the words are not run, but completed."""
@@ -42,13 +44,6 @@ PLACE = Place(path_type=Path)
 _Decorator: TypeAlias = Callable[[Any], Any]
 
 
-class Context:
-    """The store and the key file that a call names on either side of its command."""
-
-    store: Path | str | None = None
-    key_file: Path | None = None
-
-
 class Number(click.ParamType[int]):
     """A whole number from `least` on; no version, size or count has more than 18 digits."""
 
@@ -74,31 +69,39 @@ def flag(*names: str, help: str) -> _Decorator:
     return click.option(*names, is_flag=True, help=help)
 
 
-class Command(click.Command):
-    """A command of the program; `pages` sends its output through a pager on a terminal."""
-
-    pages = False
-
-    def invoke(self, ctx: click.Context) -> int:
-        """Run the command and return its exit code."""
-        code = None  # what stays where the reader leaves the pager early
-        with paged() if self.pages else nullcontext():
-            code = super().invoke(ctx)
-        return code or Exit.OK
+_TO_READ: dict[Any, Callable[..., AbstractContextManager[Any]]] = {writing: reading, writing_session: reading_session}
 
 
-def command(function: Callable[..., int | None]) -> Command:
-    """Return the command that calls a function with the call's `Context` and its parameters."""
-    made = click.command(cls=Command)(click.pass_obj(function))
-    made.params += STORE
-    return made
+def command(
+    opening: Callable[..., AbstractContextManager[Any]] | None = None, *, pages: bool = False, json: bool = True
+) -> Callable[[Callable[..., int | None]], click.Command]:
+    """Return the decorator that makes a command of a function.
 
+    The function takes what `opening` opens, a store or a session, else the call's `Context`; with
+    a session the command has the argument SESSION. A `--dry-run` opens the store to read it.
+    `json` gives the command the option `--json`.
+    """
+    of_session = opening in {reading_session, writing_session}
 
-def paged_command(function: Callable[..., int | None]) -> Command:
-    """Return the command whose output goes through a pager on a terminal."""
-    made = command(function)
-    made.pages = True
-    return made
+    def decorate(function: Callable[..., int | None]) -> click.Command:
+        @wraps(function)
+        def opened(context: Context, /, **words: Any) -> int:
+            code = None  # what stays where the reader leaves the pager early
+            with paged() if pages else nullcontext():
+                if opening is None:
+                    code = function(context, **words)
+                else:
+                    allowed = _TO_READ.get(opening, opening) if words.get("dry_run") else opening
+                    with allowed(context, words.pop("session")) if of_session else allowed(context) as given:
+                        code = function(given, **words)
+            return code or Exit.OK
+
+        called = click.pass_obj(opened)
+        made = click.command(SESSION(called) if of_session else called)
+        made.params += [_JSON, *STORE] if json else STORE
+        return made
+
+    return decorate
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Path | str | None) -> None:
@@ -106,27 +109,37 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Path | str | None) 
         setattr(ctx.obj, param.name, value)
 
 
+SESSION = click.argument(
+    "session",
+    shell_complete=session_items,
+    help="Id of a session, or its beginning or end if that is unique.",
+)
+OPTIONAL_SESSION = click.argument(
+    "session",
+    required=False,
+    shell_complete=session_items,
+    help="Id of a session, or its unique beginning or end [default: the whole store].",
+)
+_JSON = click.Option(["--json"], is_flag=True, help="Print JSON; projections/schemas has the schemas.")
+DRY_RUN = flag("--dry-run", help="Change nothing; print what would be done.")
 STORE: list[click.Parameter] = [
-    click.Option([name], type=kind, metavar=metavar, expose_value=False, callback=_keep, help=help)
-    for name, kind, metavar, help in (
-        (
-            "--store",
-            PLACE,
-            "PATH",
-            (
-                "Directory of the store, or address of a PostgreSQL server, without a password "
-                "[environment: EVENTLOG_STORE; default: ~/.local/share/eventlog]."
-            ),
-        ),
-        (
-            "--key-file",
-            PATH,
-            "FILE",
-            (
-                "Key file of an encrypted store, outside of its directory; a new store is encrypted with it "
-                "[environment: EVENTLOG_KEY_FILE]."
-            ),
-        ),
-    )
+    click.Option(
+        ["--store"],
+        type=PLACE,
+        metavar="PATH",
+        expose_value=False,
+        callback=_keep,
+        help="Directory of the store, or address of a PostgreSQL server, without a password "
+        "[environment: EVENTLOG_STORE; default: ~/.local/share/eventlog].",
+    ),
+    click.Option(
+        ["--key-file"],
+        type=PATH,
+        metavar="FILE",
+        expose_value=False,
+        callback=_keep,
+        help="Key file of an encrypted store, outside of its directory; a new store is encrypted with it "
+        "[environment: EVENTLOG_KEY_FILE].",
+    ),
 ]
 """The options that every command takes."""

@@ -19,46 +19,6 @@ _END = b"\x04the end of the program\x04"
 SCHEMAS: dict[str, Any] = {
     path.stem: json.loads(path.read_text()) for path in (ROOT / "projections" / "schemas").glob("*.json")
 }
-COMMANDS = [
-    "import",
-    "export",
-    "sessions",
-    "search",
-    "show",
-    "view",
-    "events",
-    "asked",
-    "answer",
-    "rollback",
-    "fork",
-    "window",
-    "prune",
-    "compact",
-    "undo",
-    "recall",
-    "stats",
-    "verify",
-    "head",
-    "prove",
-    "audit",
-    "diff",
-    "timeline",
-    "backup",
-    "restore",
-    "repair",
-    "vacuum",
-    "erase",
-    "expire",
-    "redact",
-    "scrub",
-    "upgrade",
-    "demo",
-    "completion",
-    "explain",
-    "tail",
-    "serve",
-]
-
 STREAM = """\
 event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m-1","content":[],"stop_reason":null,"usage":{"input_tokens":7,"output_tokens":1}}}

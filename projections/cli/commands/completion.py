@@ -7,12 +7,13 @@ import sys
 import click
 from click import Choice, argument
 
-from projections.cli.words import COMPLETION, Context, command
+from projections.cli.store_option import Context
+from projections.cli.words import COMPLETION, command
 
 
-@command
+@command(json=False)
 @argument("shell", type=Choice(["bash", "zsh", "fish"]), help="The shell that reads the script.")
-def run(_: Context, shell: str) -> None:
+def completion(_: Context, shell: str) -> None:
     """Print the script with which a shell completes commands and ids.
 
     In bash: `source <(eventlog completion bash)` in ~/.bashrc. In zsh the same in ~/.zshrc, after

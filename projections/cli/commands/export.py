@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from click import Choice, option
 
 from projections.cli import output
-from projections.cli.exits import UsageFault
-from projections.cli.options import OPTIONAL_SESSION
-from projections.cli.part_file import part_file, write_file
+from projections.cli.exits import Fault
+from projections.cli.screen import is_terminal, safe
 from projections.cli.short_ids import session_of
-from projections.cli.store_option import reading, reading_session
-from projections.cli.words import PATH, Context, command, flag
+from projections.cli.store_option import Context, reading, reading_session
+from projections.cli.words import OPTIONAL_SESSION, PATH, command, flag
+from projections.reports.wording import counted
 
 if TYPE_CHECKING:
     from eventlog import Session, SessionInfo
 
-Format: TypeAlias = Literal["opencode", "jsonl", "markdown", "html", "sqlite"]
+_Format: TypeAlias = Literal["opencode", "jsonl", "markdown", "html", "sqlite"]
 
 
-@command
+@command(json=False)
 @OPTIONAL_SESSION
 @option(
     "--format",
-    type=Choice(get_args(Format)),
+    type=Choice(get_args(_Format)),
     required=True,
     help="jsonl is lossless and can be imported again; opencode is for `opencode import`; html is a page that "
     "needs nothing else; sqlite is a file to query, of one session or of all.",
@@ -43,7 +44,7 @@ Format: TypeAlias = Literal["opencode", "jsonl", "markdown", "html", "sqlite"]
     help="File to write; with --tree and --format opencode or html a directory, which gets a file for each "
     "session, and for html an index.html [default: standard output; sqlite needs a file].",
 )
-def run(context: Context, session: str | None, *, format: Format, tree: bool, to: Path | None) -> None:
+def export(context: Context, session: str | None, *, format: _Format, tree: bool, to: Path | None) -> None:
     """Write a session to a file or to standard output.
 
     An existing file is replaced once the new one is complete. jsonl includes the history that the
@@ -53,19 +54,19 @@ def run(context: Context, session: str | None, *, format: Format, tree: bool, to
         _write_sqlite(context, session, to, tree=tree)
         return
     if session is None:
-        raise UsageFault(f"--format {format} writes one session: name it; --format sqlite can write all")
+        raise Fault(f"--format {format} writes one session: name it; --format sqlite can write all")
     with reading_session(context, session) as handle:
         if format in {"opencode", "html"} and tree:
             if to is None:
-                raise UsageFault(f"--format {format} --tree writes several files: name a directory with --output")
+                raise Fault(f"--format {format} --tree writes several files: name a directory with --output")
             _write_tree(handle, to, format)
         elif to is None:
             _print(_pieces(handle, format, tree=tree))
         else:
-            write_file(to, _pieces(handle, format, tree=tree))
+            _write_file(to, _pieces(handle, format, tree=tree))
 
 
-def _pieces(session: Session, format: Format, *, tree: bool) -> Iterator[bytes]:
+def _pieces(session: Session, format: _Format, *, tree: bool) -> Iterator[bytes]:
     if format == "jsonl":
         from projections.exports.jsonl import jsonl_lines
 
@@ -86,9 +87,9 @@ def _pieces(session: Session, format: Format, *, tree: bool) -> Iterator[bytes]:
 
 def _print(pieces: Iterable[bytes]) -> None:
     """Write to standard output; on a terminal control characters are made visible."""
-    if output.terminal():
+    if is_terminal():
         for piece in pieces:
-            sys.stdout.write(output.safe(piece.decode()))
+            sys.stdout.write(safe(piece.decode()))
         return
     for piece in pieces:
         sys.stdout.buffer.write(piece)
@@ -101,8 +102,8 @@ def _write_sqlite(context: Context, session: str | None, to: Path | None, *, tre
     from projections.reports.session_tree import descendants
 
     if to is None:
-        raise UsageFault("--format sqlite writes a file: name it with --output")
-    with reading(context) as store, part_file(to) as part:
+        raise Fault("--format sqlite writes a file: name it with --output")
+    with reading(context) as store, _part_file(to) as part:
         if session is None:
             chosen = [info for info in store.sessions() if not info.locked]
         else:
@@ -111,7 +112,7 @@ def _write_sqlite(context: Context, session: str | None, to: Path | None, *, tre
         write_sqlite((store.session(info.id) for info in chosen), part, inherited=session is not None and not tree)
 
 
-def _write_tree(session: Session, directory: Path, format: Format) -> None:
+def _write_tree(session: Session, directory: Path, format: _Format) -> None:
     """Write a file for each session of the tree, named by its id; for HTML an index as well."""
     from projections.reports.session_tree import descendants
 
@@ -127,8 +128,57 @@ def _write_tree(session: Session, directory: Path, format: Format) -> None:
         taken.add(name.lower())
         file = f"{name}.{'html' if format == 'html' else 'json'}"
         pages.append((info, file))
-        write_file(directory / file, _pieces(session.store.session(info.id), format, tree=False))
+        _write_file(directory / file, _pieces(session.store.session(info.id), format, tree=False))
     if format == "html":
         from projections.exports.html_index import html_index
 
-        write_file(directory / "index.html", (text.encode() for text in html_index(pages)))
+        _write_file(directory / "index.html", (text.encode() for text in html_index(pages)))
+
+
+# -- files under a temporary name, renamed once they are whole -------------------------------------
+
+
+def _write_file(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write a file that is never incomplete; a pipe or device is written to directly.
+
+    Raises `Fault` for a file of a store or a key file.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        _refuse_store_and_keys(path.resolve())
+        with path.open("wb") as pipe:
+            pipe.writelines(pieces)
+        return
+    with _part_file(path) as part, part.open("wb") as file:
+        file.writelines(pieces)
+
+
+@contextmanager
+def _part_file(path: Path) -> Generator[Path]:
+    """Give the temporary name of a file; when the block ends the file gets its own name.
+
+    Raises `Fault` for a file of a store or a key file.
+    """
+    path = path.resolve()  # a link's target is replaced, not the link
+    _refuse_store_and_keys(path)
+    part = path.with_name(path.name + ".part")
+    try:
+        part.unlink(missing_ok=True)
+        yield part
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    output.note(f"{path}: {counted(path.stat().st_size, 'byte')}")
+
+
+def _refuse_store_and_keys(path: Path) -> None:
+    from eventlog.encryption.key_file import is_key_file
+    from eventlog.errors import CallError
+    from eventlog.log.embedded.directory import refuse_inside_store
+
+    try:
+        refuse_inside_store(path)
+    except CallError as error:
+        raise Fault(str(error)) from None
+    if is_key_file(path):
+        raise Fault(f"{path} is a key file: name another place")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from click import Path, argument, option
 
 from projections.cli import output
 from projections.cli.confirm import confirm
-from projections.cli.exits import Exit, FileFault, UsageFault, classify
-from projections.cli.import_report import refusal_lines, report_lines
-from projections.cli.import_sources import Source, followed, sources
-from projections.cli.options import JSON
-from projections.cli.store_option import writing
-from projections.cli.words import Context, command, flag
+from projections.cli.exits import Exit, Fault, FileFault, classify
+from projections.cli.import_files import Source, followed, refusal_lines, report_lines, sources
+from projections.cli.store_option import Context, writing
+from projections.cli.words import command, flag
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from eventlog.importers import Folder, FollowedFile, Report
 
 
-@command
+@command()
 @argument(
     "files",
     metavar="FILE",
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
 @flag("--all", help="Import what agents have on this machine, after a question.")
 @flag("--follow", "-f", help="Go on with what comes to the files and directories, until Ctrl-C.")
 @flag("--yes", help="Do not ask.")
-@JSON
-def run(
+def import_(
     context: Context, files: list[str], *, format: str | None, all: bool, follow: bool, yes: bool, json: bool
 ) -> Exit:
     """Import recorded sessions and streams into the store.
@@ -60,7 +58,7 @@ def run(
     """
     folders = _agents(yes=yes) if all else []
     if not files and not folders:
-        raise UsageFault("no file is named: name files or directories, or give --all")
+        raise Fault("no file is named: name files or directories, or give --all")
     if follow:
         return _follow(context, [*followed(files), *folders], _Import(format, alone=False, json=json, follows=True))
     with sources(files, folders) as found:
@@ -70,7 +68,8 @@ def run(
         if len(missing) == len(found):
             raise FileNotFoundError(2, "", str(missing[0]))
         job = _Import(format, alone=len(found) == 1, json=json)
-        with writing(context, make=True) as store, output.progress("import", unit=job.unit) as on_progress:
+        unit = "bytes" if job.alone else "files"
+        with writing(context, make=True) as store, output.progress("import", unit=unit) as on_progress:
             for number, source in enumerate(found):
                 job.take(store, source, on_progress)
                 if not job.alone:
@@ -84,7 +83,7 @@ def _agents(*, yes: bool) -> list[Folder]:
 
     folders = agent_folders()
     if not folders:
-        raise UsageFault("no agent has sessions on this machine where it keeps them by default: name files")
+        raise Fault("no agent has sessions on this machine where it keeps them by default: name files")
     lines = [
         f"{folder.agent}: {counted(sum(1 for _ in folder.files()), 'file')} in {folder.path}" for folder in folders
     ]
@@ -97,8 +96,6 @@ def _agents(*, yes: bool) -> list[Folder]:
 
 def _follow(context: Context, paths: list[str | Folder], job: _Import) -> Exit:
     """Import until Ctrl-C."""
-    import sys
-
     from eventlog.importers import follow
 
     for path in paths:
@@ -125,7 +122,6 @@ class _Import:
 
     def __init__(self, format: str | None, *, alone: bool, json: bool, follows: bool = False) -> None:
         self.alone = alone
-        self.unit = "bytes" if alone else "files"
         self.format = format
         self._json = json
         self._follows = follows
@@ -140,17 +136,24 @@ class _Import:
 
     def take(self, store: Store, source: Source, on_progress: Callable[[int, int | None], None]) -> None:
         """Import a file; one that is refused is noted, unless it is the only one."""
+        from msgspec.structs import replace
+
+        from eventlog.importers import import_file
+
         try:
-            report = self._report(store, source, on_progress if self.alone else None)
+            report = import_file(
+                store, source.path, format=self.format, on_progress=on_progress if self.alone else None
+            )
         except Exception as error:  # the other files are still imported
-            code, text = classify(error)
+            fault = FileFault(str(source.path), error, source.name)
+            code, text = classify(fault)
             if code in {Exit.DEFECT, Exit.STORAGE, Exit.PIPE} or self.alone:
-                raise
+                raise fault from error
             if source.is_named or code is not Exit.USAGE:
                 self._failure = self._failure or code
             self._refuse(source.name, text)
             return
-        self._tell(report)
+        self._tell(replace(report, path=source.name))
 
     def took(self, found: FollowedFile) -> None:
         """Note what became of a file that is followed; the same error is told once."""
@@ -165,17 +168,19 @@ class _Import:
                 self._refuse(found.path, text)
 
     def _refuse(self, name: str, text: str) -> None:
+        from eventlog.importers import Report
+
         self._counts["refused"] += 1
         if self.begun:
             output.note(f"eventlog: {text if name in text else f'{name}: {text}'}")
         else:
             self._refused.setdefault(text.removeprefix(f"{name}: "), []).append(name)
-        self._note(_failure(name, text))
+        self._note({**output.fields(Report(name, "")), "format": None, "error": text})
 
     def _tell(self, report: Report) -> None:
         self._counts["imported" if report.events else "unchanged"] += 1
         if self._json:
-            self._note(_success(report))
+            self._note({**output.fields(report), "skipped": [skipped._asdict() for skipped in report.skipped]})
         elif report.events or report.skipped or self.alone:
             for line in report_lines(report):
                 output.line(line)
@@ -185,17 +190,6 @@ class _Import:
             output.document(entry)
         elif self._json:
             self._files.append(entry)
-
-    def _report(self, store: Store, source: Source, on_progress: Callable[[int, int | None], None] | None) -> Report:
-        from msgspec.structs import replace
-
-        from eventlog.importers import import_file
-
-        try:
-            report = import_file(store, source.path, format=self.format, on_progress=on_progress)
-        except Exception as error:
-            raise FileFault(str(source.path), error, source.name) from error
-        return replace(report, path=source.name)
 
     def end(self) -> Exit:
         """Print what is to be said at the end, and return the exit code."""
@@ -208,28 +202,3 @@ class _Import:
         if not self._failure and self._refused and not self._counts["imported"] + self._counts["unchanged"]:
             return Exit.USAGE
         return self._failure
-
-
-def _success(report: Report) -> dict[str, Any]:
-    return {
-        "path": report.path,
-        "format": report.format,
-        "sessions": list(report.sessions),
-        "events": report.events,
-        "messages": report.messages,
-        "parts": report.parts,
-        "skipped": [{"line": skipped.line, "reason": skipped.reason} for skipped in report.skipped],
-    }
-
-
-def _failure(path: str, text: str) -> dict[str, Any]:
-    return {
-        "path": path,
-        "format": None,
-        "sessions": [],
-        "events": 0,
-        "messages": 0,
-        "parts": 0,
-        "skipped": [],
-        "error": text,
-    }

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 from click import option
 
 from projections.cli import output
-from projections.cli.exits import UsageFault
-from projections.cli.store_option import reading, writing
-from projections.cli.words import Context, command, flag, integer
+from projections.cli.exits import Fault
+from projections.cli.screen import safe
+from projections.cli.store_option import Context, reading, writing
+from projections.cli.words import command, flag, integer
 
 if TYPE_CHECKING:
     import uvicorn
@@ -43,7 +44,7 @@ _ENTRANCE = """<!doctype html>
 """
 
 
-@command
+@command(json=False)
 @option(
     "--host",
     default="127.0.0.1",
@@ -54,16 +55,16 @@ _ENTRANCE = """<!doctype html>
 @flag("--token", help="Ask for a token on this machine, too: a random one, on no command line.")
 @flag("--allow-answers", help="Let the page answer for calls that wait for a person; needs --token.")
 @flag("--no-open", help="Do not open the page in the browser.")
-def run(context: Context, *, host: str, port: int | None, token: bool, allow_answers: bool, no_open: bool) -> None:
+def serve(context: Context, *, host: str, port: int | None, token: bool, allow_answers: bool, no_open: bool) -> None:
     """Show the sessions of the store in the browser, until Ctrl-C.
 
     Only reads, unless answers are allowed. Needs the packages of `pip install '.[server]'`.
     """
     if allow_answers and not token:
-        raise UsageFault("--allow-answers needs --token: answers are given by who knows it")
+        raise Fault("--allow-answers needs --token: answers are given by who knows it")
     for name in _NEEDED:
         if find_spec(name) is None:
-            raise UsageFault(f"{name} is missing: pip install '.[server]'")
+            raise Fault(f"{name} is missing: pip install '.[server]'")
     from secrets import token_urlsafe
 
     import uvicorn
@@ -116,21 +117,16 @@ def _listening(host: str, port: int | None) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
     except (OSError, UnicodeError) as error:
-        raise UsageFault(f"{output.safe(host, one_line=True)} is no host of this machine: {error}") from None
+        raise Fault(f"{safe(host, one_line=True)} is no host of this machine: {error}") from None
     if port is not None and port > MAX_PORT:
-        raise UsageFault(f"a port is at most {MAX_PORT}, not {port}")
+        raise Fault(f"a port is at most {MAX_PORT}, not {port}")
     for wanted in (PORT, 0) if port is None else (port,):
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((host, wanted))
-            listener.listen(64)
+            return socket.create_server((host, wanted), family=family, dualstack_ipv6=family == socket.AF_INET6)
         except OSError as error:
-            listener.close()
             if port is None and wanted:
                 continue
-            raise UsageFault(f"cannot listen on {host}, port {wanted}: {error.strerror}") from None
-        return listener
+            raise Fault(f"cannot listen on {host}, port {wanted}: {error.strerror}") from None
     raise AssertionError("a free port was refused and not reported")
 
 

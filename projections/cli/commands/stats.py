@@ -10,29 +10,28 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from click import Choice, UsageError, option
 
 from projections.cli import output
-from projections.cli.amounts import dollars, number, sign
-from projections.cli.options import JSON, OPTIONAL_SESSION
+from projections.cli.amounts import dollars, money, number, sign
+from projections.cli.output import Cell
+from projections.cli.screen import is_terminal
 from projections.cli.short_ids import ShortIds, session_of
-from projections.cli.stats_tables import print_session_stats
-from projections.cli.store_option import reading, store_path
-from projections.cli.words import Context, paged_command
+from projections.cli.store_option import Context, reading, store_path
+from projections.cli.tables import print_session_stats
+from projections.cli.words import OPTIONAL_SESSION, command
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from eventlog import Session, SessionInfo, Store
-    from projections.cli.table import Cell
+    from eventlog import SessionInfo, Store
     from projections.reports.usage import UsageTotals
 
 _By: TypeAlias = Literal["day", "model", "scope"]
 
 
-@paged_command
+@command(pages=True)
 @OPTIONAL_SESSION
 @option("--by", type=Choice(get_args(_By)), help="List the usage of the store by day of UTC, model or scope.")
-@JSON
-def run(context: Context, session: str | None, by: _By | None, *, json: bool) -> None:
+def stats(context: Context, session: str | None, by: _By | None, *, json: bool) -> None:
     """Count what a session or the store holds, and what it cost.
 
     Of the store it also lists the sessions that cost most, and those with most tokens. A call
@@ -57,11 +56,7 @@ def run(context: Context, session: str | None, by: _By | None, *, json: bool) ->
             else:
                 _print_store(totals, (head.session for head in store.log.heads()), store.host.models.date)
             return
-        handle = session_of(store, session)
-        if json:
-            output.document({"session": _session_stats(handle)})
-        else:
-            print_session_stats(handle)
+        print_session_stats(session_of(store, session), json=json)
 
 
 def _store_stats(store: Store, path: Path | str) -> dict[str, Any]:
@@ -108,13 +103,7 @@ def _spent(store: Store, info: SessionInfo) -> UsageTotals:
 
 
 def _money(sums: UsageTotals) -> dict[str, Any]:
-    return {
-        "calls": sums.calls,
-        "unpriced": sums.unpriced,
-        "estimated": sums.estimated,
-        "cost": str(sums.cost) if sums.calls > sums.unpriced else None,
-        "estimate": str(sums.estimate) if sums.estimated else None,
-    }
+    return {**output.fields(sums, "calls", "unpriced", "estimated"), **money(sums)}
 
 
 def _most(sessions: list[SessionInfo], size: Callable[[SessionInfo], Decimal | int]) -> list[SessionInfo]:
@@ -126,53 +115,40 @@ def _spender(info: SessionInfo, spent: dict[str, UsageTotals]) -> dict[str, Any]
     return {"id": info.id, "title": info.title, "tokens": info.tokens, **_money(spent[info.id])}
 
 
-def _amount(amount: str, *, about: str = "") -> Cell:
-    return output.Cell(amount, about + dollars(Decimal(amount)))
-
-
 def _cost(of: dict[str, Any]) -> Cell | None:
     """Return what a session cost."""
     if of["cost"] is None and of["estimate"] is None:
         return None
     known = Decimal(of["cost"] or 0) + Decimal(of["estimate"] or 0)
     about = sign(of["unpriced"], of["estimated"])
-    return output.Cell(f"{about.strip()}{known}", about + dollars(known))
+    return Cell(f"{about.strip()}{known}", about + dollars(known))
 
 
 def _print_store(totals: dict[str, Any], ids: Iterable[str], prices: str) -> None:
     """Print the totals, then the sessions that cost most and that have most tokens."""
     path = totals.pop("path")
     lists = {"most expensive": totals.pop("dearest"), "most tokens": totals.pop("largest")}
-    money = {name: totals.pop(name) for name in ("unpriced", "estimated", "cost", "estimate")}
+    spent = {name: totals.pop(name) for name in ("unpriced", "estimated", "cost", "estimate")}
     locked = totals.pop("locked")
     rows: list[tuple[str, object]] = [(name, number(count)) for name, count in totals.items()]
-    rows.append(("cost", "unknown" if money["cost"] is None else _amount(money["cost"])))
-    if money["unpriced"]:
-        rows.append(("calls of unknown cost", number(money["unpriced"])))
-        rows.append(("of these by list prices", number(money["estimated"])))
-    if money["estimate"] is not None:
-        rows.append((f"estimate, prices of {prices}", _amount(money["estimate"], about="≈ ")))
+    rows.append(("cost", "unknown" if spent["cost"] is None else Cell(spent["cost"], dollars(spent["cost"]))))
+    if spent["unpriced"]:
+        rows.append(("calls of unknown cost", number(spent["unpriced"])))
+        rows.append(("of these by list prices", number(spent["estimated"])))
+    if spent["estimate"] is not None:
+        rows.append((f"estimate, prices of {prices}", Cell(spent["estimate"], f"≈ {dollars(spent['estimate'])}")))
     output.table(["store", path], rows, numbers=[path])
     if locked:
         output.note(f"the tokens, calls and cost of {counted(locked, 'session')} without a key are in no sum")
     short = ShortIds(ids)
     for title, found in lists.items():
-        if found and output.terminal():
+        if found and is_terminal():
             output.gap()
             output.table(
                 [title, "title", "tokens", "cost"],
-                [
-                    (
-                        output.Cell(each["id"], short.of(each["id"])),
-                        each["title"],
-                        number(each["tokens"]),
-                        _cost(each),
-                    )
-                    for each in found
-                ],
+                [(short.cell(each["id"]), each["title"], number(each["tokens"]), _cost(each)) for each in found],
                 numbers=["tokens", "cost"],
                 flexible=["title"],
-                styles={title: "yellow", "cost": "green"},
             )
 
 
@@ -192,7 +168,6 @@ def _print_sums(sums: list[dict[str, Any]], by: _By) -> None:
         numbers=numbers,
         optional=["errors", "replies", "calls", "cache write"],
         flexible=[] if by == "day" else [by],
-        styles={by: "yellow", "cost": "green"},
     )
 
 
@@ -201,50 +176,3 @@ def _name(key: int | str, by: _By) -> str:
     if isinstance(key, int) and key:
         return datetime.fromtimestamp(key / 1000, UTC).date().isoformat()
     return str(key or f"no {'date' if by == 'day' else by}")
-
-
-def _session_stats(session: Session) -> dict[str, Any]:
-    from msgspec.structs import asdict
-
-    from projections.cli.holders import runner
-    from projections.reports.event_json import kind_named
-    from projections.reports.stats import session_stats
-    from projections.reports.usage import session_usage
-    from projections.view.model_view import ModelView
-
-    stats = session_stats(session)
-    view = ModelView.of(session)
-    return {
-        "id": session.id,
-        "version": stats.version,
-        "run_by": runner(session.store, session.id),
-        "events": {
-            "own": stats.events,
-            "inherited": stats.inherited,
-            "hidden": stats.hidden,
-            "kinds": {kind_named(name): count for name, count in stats.kinds.items()},
-        },
-        "deltas": {"count": stats.deltas, "characters": stats.delta_characters},
-        "messages": {"user": stats.user_messages, "assistant": stats.assistant_messages},
-        "parts": stats.parts,
-        "tools": [asdict(tool) for tool in stats.tools],
-        "usage": {
-            "own": _usage(stats.usage),
-            "inherited": _usage(stats.inherited_usage),
-            "tree": _usage(session_usage(session).tree),
-        },
-        "view": {"messages": len(view.messages), "tokens": view.tokens},
-    }
-
-
-def _usage(by_model: list[UsageTotals]) -> list[dict[str, Any]]:
-    from msgspec.structs import asdict
-
-    return [
-        {
-            **asdict(totals),
-            "cost": str(totals.cost) if totals.calls > totals.unpriced else None,
-            "estimate": str(totals.estimate) if totals.estimated else None,
-        }
-        for totals in by_model
-    ]

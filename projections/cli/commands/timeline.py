@@ -5,29 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from projections.cli import output, times
-from projections.cli.amounts import dollars
-from projections.cli.bar_chart import FILL, FREE
-from projections.cli.options import JSON, SESSION
+from projections.cli.amounts import bar, dollars
+from projections.cli.output import Cell
+from projections.cli.screen import columns, is_terminal
 from projections.cli.store_option import reading_session
-from projections.cli.words import Context, paged_command
+from projections.cli.words import command
 from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
+    from eventlog import Session
     from projections.reports.timeline import Timeline, TimelineEntry
     from projections.reports.usage import UsageTotals
 
 _WIDE = 120
 """Columns of a terminal that has room for bars."""
-BAR = 10
-"""Characters of the bar of a full window."""
 
 
-@paged_command
-@SESSION
-@JSON
-def run(context: Context, session: str, *, json: bool) -> None:
+@command(reading_session, pages=True)
+def timeline(session: Session, *, json: bool) -> None:
     """Print what happened in a session, and when.
 
     Lists messages with their first words, numbered prunes, compactions and rollbacks, forks, and
@@ -37,30 +32,13 @@ def run(context: Context, session: str, *, json: bool) -> None:
     """
     import msgspec
 
-    from projections.reports.timeline import timeline
+    from projections.reports import timeline as timelines
 
-    with reading_session(context, session) as handle:
-        history = timeline(handle)
-        forks = [handle.store.info(fork) for fork in history.forks]
-        prices = handle.store.host.models.date
+    history = timelines.timeline(session)
     if json:
-        entries = [
-            {
-                **msgspec.to_builtins(entry),
-                **{name: _text(getattr(entry, name)) for name in ("cost", "estimate", "spent")},
-            }
-            for entry in history.entries
-        ]
-        output.document(
-            {
-                "session": history.session,
-                "version": history.version,
-                "kinds": dict(history.kinds),
-                "forks": list(history.forks),
-                "entries": [{name: value for name, value in entry.items() if value is not None} for entry in entries],
-            }
-        )
+        output.document(msgspec.to_builtins(history))
         return
+    forks = [session.store.info(fork) for fork in history.forks]
     output.table(
         ["version", "time", "kind", "what", "words", "tokens", "window", "cache", "cost", "spent"],
         map(_row, history.entries, [None, *(entry.time for entry in history.entries)]),
@@ -68,13 +46,12 @@ def run(context: Context, session: str, *, json: bool) -> None:
         flexible=["words"],
         optional=["spent", "time"],
         share=1 / 5,
-        styles={"version": "yellow", "time": "dim", "kind": "cyan", "cost": "green", "spent": "green"},
     )
     for info in forks:
         title = f": {info.title}" if info.title else ""
         output.line(f"forked at version {info.forked_at} as {info.id}{title}")
-    told = _sum(history.usage(), prices) + _missed(history)
-    if output.terminal():
+    told = _sum(history.usage(), session.store.host.models.date) + _missed(history)
+    if is_terminal():
         output.line(told)
     else:
         output.note(told)
@@ -82,42 +59,41 @@ def run(context: Context, session: str, *, json: bool) -> None:
 
 
 def _row(entry: TimelineEntry, before: int | None) -> list[object]:
-    wide = output.columns() >= _WIDE
+    wide = columns() >= _WIDE
+    full = "" if entry.fill is None else f"{entry.fill:.0%}"
+    barred = f"{bar(entry.fill or 0)} {full}" if full else ""
+    looks = "red" if entry.what == "overflow" else ""
     return [
         entry.version,
-        output.Cell(moment(entry.time), times.minute(entry.time) if wide else times.clock(entry.time, before)),
-        output.Cell(f"{_kind(entry)}{' (hidden)' if entry.hidden else ''}", _kind(entry, drawn=True)),
-        output.Cell(entry.what, ""),
-        output.Cell(entry.words, _words(entry)),
-        output.Cell(entry.tokens, f"{entry.tokens:,}" if entry.tokens and entry.kind not in _TOLD else ""),
-        output.Cell(
-            _bar(entry.fill),
-            _bar(entry.fill, drawn=wide) or "",
-            "red" if entry.what == "overflow" else "",
-        ),
+        Cell(moment(entry.time), times.minute(entry.time) if wide else times.clock(entry.time, before)),
+        Cell(f"{_kind(entry)}{' (hidden)' if entry.hidden else ''}", _kind(entry, drawn=True)),
+        Cell(entry.what, ""),
+        Cell(entry.words, _words(entry)),
+        Cell(entry.tokens, f"{entry.tokens:,}" if entry.tokens and entry.kind not in _TOLD else ""),
+        Cell(barred, barred if wide else full, looks),
         _cache(entry),
-        output.Cell(_text(entry.cost), dollars(entry.cost))
+        Cell(entry.cost, dollars(entry.cost))
         if entry.estimate is None
-        else output.Cell(f"≈{entry.estimate}", f"≈{dollars(entry.estimate)}"),
-        output.Cell(_text(entry.spent), dollars(entry.spent)),
+        else Cell(f"≈{entry.estimate}", f"≈{dollars(entry.estimate)}"),
+        Cell(entry.spent, dollars(entry.spent)),
     ]
 
 
-def _cache(entry: TimelineEntry) -> output.Cell:
+def _cache(entry: TimelineEntry) -> Cell:
     """Return tokens read of those expected, and the cause of a miss; drawn, the miss alone."""
     use = entry.cache
     if use is None or not (use.expected or use.reported):
-        return output.Cell(None, "")
+        return Cell(None, "")
     cause = use.cause and (use.cause if use.event is None else f"{use.cause} at {use.event}")
     lost = "" if use.lost is None else f"${use.lost}"
     told = " ".join(filter(None, (f"{use.reported}/{use.expected}", cause, lost)))
     if not use.cause:
-        return output.Cell(told, f"{use.reported / use.tokens:.0%}")
+        return Cell(told, f"{use.reported / use.tokens:.0%}")
     if not use.missed:  # whether something was is not known
-        return output.Cell(told, "")
-    if output.columns() < _WIDE:
-        return output.Cell(told, use.cause, "yellow")
-    return output.Cell(told, f"-{use.missed:,} {cause} {dollars(use.lost)}".rstrip(), "yellow")
+        return Cell(told, "")
+    if columns() < _WIDE:
+        return Cell(told, use.cause, "yellow")
+    return Cell(told, f"-{use.missed:,} {cause} {dollars(use.lost)}".rstrip(), "yellow")
 
 
 _TOLD = {"pruned": "tokens freed", "compacted": "tokens left"}
@@ -151,13 +127,6 @@ def _kind(entry: TimelineEntry, *, drawn: bool = False) -> str:
     return name if entry.number is None else f"{name} {entry.number}"
 
 
-def _bar(fill: float | None, *, drawn: bool = True) -> str | None:
-    if fill is None or not drawn:
-        return None if fill is None else f"{fill:.0%}"
-    full = min(round(fill * BAR), BAR)
-    return f"{FILL * full}{FREE * (BAR - full)} {fill:.0%}"
-
-
 def _sum(sums: UsageTotals, prices: str) -> str:
     """Return what all calls of models had and cost; also those that a rollback hides."""
     from projections.reports.usage import cost_words
@@ -174,7 +143,3 @@ def _missed(history: Timeline) -> str:
     lost = [use.lost for use in uses if use.lost is not None]
     tokens = counted(sum(use.missed for use in uses), "token")
     return f"; {tokens} missed in caches by {counted(len(uses), 'call')}" + (f", ${sum(lost)}" if lost else "")
-
-
-def _text(cost: Decimal | None) -> str | None:
-    return None if cost is None else str(cost)

@@ -5,36 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
-from projections.cli.amounts import number
-from projections.cli.options import JSON, SESSION
-from projections.cli.part_table import print_parts
+from projections.cli.amounts import bar, number
+from projections.cli.screen import is_terminal
 from projections.cli.short_ids import ShortIds
 from projections.cli.store_option import reading_session
-from projections.cli.window_options import (
-    INSIDE,
-    POLICY,
-    UNKNOWN,
-    WINDOW,
-    WindowOptions,
-    window_of,
-)
-from projections.cli.words import Context, integer, paged_command
+from projections.cli.tables import print_parts
+from projections.cli.window_options import INSIDE, POLICY, UNKNOWN, WINDOW, window_of
+from projections.cli.words import command, integer
 from projections.reports.wording import KIND_NAMES, cache_words, counted, pruned_words
 
 if TYPE_CHECKING:
+    from eventlog import Session
     from projections.loop.context.report import WindowReport
 
 
-@paged_command
-@SESSION
+@command(reading_session, pages=True)
 @WINDOW
 @POLICY
 @INSIDE
 @integer("--top", default=10, help="List the N largest messages and parts.")
-@JSON
-def run(
-    context: Context, /, session: str, *, policy: str | None, inside: bool, top: int, json: bool, **window: Any
-) -> None:
+def window(session: Session, *, policy: str | None, inside: bool, top: int, json: bool, **options: Any) -> None:
     """Show what fills the context window and what would leave it next.
 
     Prints tokens by kind, tool, message and part, the next prune and compaction, and earlier ones;
@@ -43,10 +33,7 @@ def run(
     """
     from projections.loop.context.report import window_report
 
-    with reading_session(context, session) as handle:
-        report = window_report(
-            window_of(handle, WindowOptions(**window)), largest=top, policy=policy, inside=inside, words=True
-        )
+    report = window_report(window_of(session, **options), largest=top, policy=policy, inside=inside, words=True)
     if json:
         output.document(report.as_json())
     else:
@@ -65,7 +52,7 @@ def _print(report: WindowReport) -> None:
         output.gap()
         short = ShortIds(message.id for message in report.largest_messages)
         largest = [
-            (output.Cell(message.id, short.of(message.id)), message.role, message.words, number(message.tokens))
+            (short.cell(message.id), message.role, message.words, number(message.tokens))
             for message in report.largest_messages
         ]
         output.table(
@@ -73,7 +60,6 @@ def _print(report: WindowReport) -> None:
             largest,
             numbers=["tokens"],
             flexible=["words"],
-            styles={"message": "yellow", "role": "cyan"},
         )
         output.gap()
         print_parts(report.largest_parts)
@@ -98,16 +84,21 @@ def _print_size(report: WindowReport) -> None:
 
 
 def _print_kinds(report: WindowReport) -> None:
-    """Print the tokens by kind; on a terminal draw them, free room included."""
-    from projections.cli.bar_chart import Slice, draw_bar
-
-    slices = [Slice(words, getattr(report.kinds, name)) for name, words in KIND_NAMES.items()]
-    slices.append(Slice("not in the session, as the provider counts", max(0, report.tokens - report.counted)))
-    if output.terminal():
-        used = max(report.tokens, report.counted)
-        draw_bar([*slices, Slice("free", max(0, (report.usable or 0) - used), free=True)])
-    else:
-        output.table(["kind", "tokens"], [(kind.name, kind.tokens) for kind in slices], numbers=["tokens"])
+    """Print the tokens by kind; on a terminal with bars, free room included."""
+    kinds = {words: getattr(report.kinds, name) for name, words in KIND_NAMES.items()}
+    kinds["not in the session, as the provider counts"] = max(0, report.tokens - report.counted)
+    if not is_terminal():
+        output.table(["kind", "tokens"], kinds.items())
+        return
+    kinds["free"] = max(0, (report.usable or 0) - max(report.tokens, report.counted))
+    whole = sum(kinds.values())
+    rows = [
+        (name, number(tokens), f"{100 * tokens / whole:.1f} %", bar(tokens / whole, 24))
+        for name, tokens in kinds.items()
+        if tokens
+    ]
+    columns = ["kind", "tokens", "share", "bar"]
+    output.table(columns, rows, numbers=["tokens", "share"], flexible=["kind"], optional=["bar"])
 
 
 # -- next and past -----------------------------------------------------------------------------
@@ -159,7 +150,7 @@ def _past(report: WindowReport) -> list[str]:
             lines.append(f"pruned at version {change.version}: {words}{freed}")
         else:
             after = f", {change.tokens_after:,} tokens after it" if change.tokens_after is not None else ""
-            name = short.of(change.parts[0]) if output.terminal() else change.parts[0]
+            name = short.of(change.parts[0]) if is_terminal() else change.parts[0]
             lines.append(f"compacted at version {change.version}: compaction {name}{after}")
     for failure in report.failures:
         kind = "automatic compaction" if failure.auto else "compaction"

@@ -33,7 +33,7 @@ def _commands() -> Iterator[str]:
     yield "|---|---|---|"
     for title, names in GROUPS.items():
         yield f"| **{title}** | | |"
-        for name, sentence in names.items():
+        for name, (_, sentence) in names.items():
             parameters = load(name).params
             arguments = [each for each in parameters if isinstance(each, click.Argument)]
             options = [each for each in parameters if isinstance(each, click.Option) and each not in STORE]

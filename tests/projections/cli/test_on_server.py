@@ -17,7 +17,8 @@ from eventlog.open_log import shown
 from eventlog.values import Limits
 from projections import ModelView
 from projections.cli.exits import Exit
-from tests.support.cli_runner import COMMANDS, STREAM, Answer, Cli
+from projections.cli.registry import COMMANDS
+from tests.support.cli_runner import STREAM, Answer, Cli
 from tests.support.cli_sessions import talk
 from tests.support.inspector_server import serving
 from tests.support.postgres_server import give_back, new_place

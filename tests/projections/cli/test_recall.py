@@ -159,11 +159,11 @@ def test_a_second_compaction_covers_the_first_ones_summary(cli: Cli, tmp_path: P
     [
         ([], Exit.USAGE, "NAME"),
         (["p1", "--covered", "x"], Exit.USAGE, "NAME"),
-        (["p1", "--lines", "1-2", "--search", "x"], Exit.USAGE, "--lines and --search"),
+        (["p1", "--lines", "1-2", "--search", "x"], Exit.USAGE, "ask for one of them"),
         (["--covered", "x", "--lines", "1-2"], Exit.USAGE, "--covered"),
         (["p1", "--regex"], Exit.USAGE, "--search TEXT"),
         (["p1", "--around", "2"], Exit.USAGE, "--search TEXT"),
-        (["p1", "--lines", "a-b"], Exit.USAGE, "--lines 10-20"),
+        (["p1", "--lines", "a-b"], Exit.USAGE, "as in 10-20"),
         (["p1", "--lines", "9-3"], Exit.USAGE, "lines 9-3"),
         (["p1", "--lines", "9999"], Exit.USAGE, "behind the end"),
         (["p1", "--search", "(", "--regex"], Exit.USAGE, "regular expression"),

@@ -35,7 +35,7 @@ from eventlog.state.stored import canonical, decode_state
 from eventlog.values import Body, Origin
 from projections.cli.app import run
 from projections.cli.exits import Exit
-from tests.support.cli_runner import COMMANDS
+from projections.cli.registry import COMMANDS
 from tests.support.stored_rows import DictRows
 
 NAMES = sorted(FORMATS)

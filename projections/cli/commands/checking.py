@@ -1,41 +1,44 @@
-"""`verify`: check that every event is readable and as it was committed."""
+"""`verify`, `head` and `prove`: check the store, and what it was at an earlier head."""
 
 from __future__ import annotations
 
+import re
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from click import option
+
 from projections.cli import output
-from projections.cli.exits import Exit
-from projections.cli.options import AGAINST, JSON, OPTIONAL_SESSION
-from projections.cli.saved_head import saved_head
+from projections.cli.exits import Exit, Fault, FileFault
 from projections.cli.short_ids import session_of
-from projections.cli.store_option import reading
-from projections.cli.words import Context, flag, paged_command
+from projections.cli.store_option import Context, reading
+from projections.cli.words import OPTIONAL_SESSION, SESSION, command, flag, integer
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eventlog import Store
+    from eventlog import Store, StoreHead
     from projections.verify.verify import SessionReport, StoreReport
 
+_AGAINST = option("--against", metavar="FILE", help="File with an earlier output of `eventlog head --json`.")
 
-@paged_command
+
+@command(pages=True)
 @OPTIONAL_SESSION
 @flag("--deep", help="Also compare live views and every checkpoint with a replay.")
-@AGAINST
-@JSON
-def run(context: Context, session: str | None, *, deep: bool, against: str | None, json: bool) -> Exit:
+@_AGAINST
+def verify(context: Context, session: str | None, *, deep: bool, against: str | None, json: bool) -> Exit:
     """Check that every event is readable and as it was committed.
 
     Without SESSION the whole store is checked, data that belongs to no session included. With
     --against the history up to the saved head must be unchanged. Exit code 1 if there is a fault.
     """
     from eventlog.errors import DamagedError
-    from projections.verify.verify import StoreReport, verify
+    from projections.verify import verify as verifying
 
-    saved = saved_head(against)
+    saved = _saved_head(against)
     try:
         with reading(context) as store, output.progress("verify") as on_progress:
             if session is not None and not (saved is not None and session in saved.by_session):
@@ -46,9 +49,9 @@ def run(context: Context, session: str | None, *, deep: bool, against: str | Non
                 place = next(begun), sessions  # of one session the bar shows events
                 return lambda version, newest: on_progress(*(place if sessions > 1 else (version, newest)))
 
-            report = verify(store, session=session, against=saved, deep=deep, progress_for=progress_for)
+            report = verifying.verify(store, session=session, against=saved, deep=deep, progress_for=progress_for)
     except DamagedError as error:
-        report = StoreReport([str(error)])
+        report = verifying.StoreReport([str(error)])
     reports = [_session_report(each) for each in report.sessions]
     output.answer({"sound": report.sound, "store": report.problems, "sessions": reports}, *_lines(report), json=json)
     return Exit.FAULTS if not report.sound else Exit.OK
@@ -70,17 +73,8 @@ def _id_of(store: Store, session: str) -> str:
 
 
 def _session_report(report: SessionReport) -> dict[str, Any]:
-    return {
-        "id": report.session,
-        "sound": report.sound,
-        "version": report.version,
-        "events": report.events,
-        "bodies": report.bodies,
-        "first_bad": report.first_bad,
-        "problems": [{"version": fault.version, "problem": fault.problem} for fault in report.problems],
-        "locked": report.locked,
-        "erased": report.erased,
-    }
+    names = ("sound", "version", "events", "bodies", "first_bad", "problems", "locked", "erased")
+    return {"id": report.session, **output.fields(report, *names)}
 
 
 def _lines(report: StoreReport) -> list[str]:
@@ -109,3 +103,55 @@ def _lines(report: StoreReport) -> list[str]:
         read.insert(1, f"{erased} erased")
     lines.append(f"{', '.join(read)} read: {verdict}")
     return lines
+
+
+@command(reading)
+def head(store: Store, *, json: bool) -> None:
+    """Print the digest of the store's history, to keep elsewhere.
+
+    Keep it where those who can write the store cannot write: later it shows whether the history was
+    changed. With --json the heads of all sessions are printed, too, which `eventlog verify
+    --against` needs to name the change.
+    """
+    found = store.head()
+    output.answer(found.document(), found.digest, json=json)
+
+
+@command(reading)
+@SESSION
+@integer("--version", least=1, required=True, metavar="V", help="The version to prove.")
+@_AGAINST
+def prove(store: Store, session: str, *, version: int, against: str | None, json: bool) -> None:
+    """Prove that an event is in the store's history.
+
+    The proof (--json) convinces a reader who has only the head of the store: the file
+    projections/verify/check_proof.py checks it and needs nothing but Python. With --against it also
+    proves that the session's history at that head is the beginning of its history now.
+    """
+    from projections.verify import prove as proving
+
+    saved = _saved_head(against)
+    proof = proving.prove(store, session_of(store, session), version, saved)
+    lines = [
+        f"version {version} is in append {proof['index'] + 1} of {proof['size']} of session {proof['session']}",
+        f"root of the session {proof['root']}",
+        f"head of the store   {proof['store']['root']}",
+    ]
+    if saved is not None:
+        lines.append(f"continues the head  {saved.digest}")
+    output.answer(proof, *lines, json=json)
+
+
+def _saved_head(name: str | None) -> StoreHead | None:
+    """Return the head in the file of this name; None for None."""
+    from eventlog import StoreHead
+    from eventlog.errors import CallError
+
+    if name is None:
+        return None
+    if re.fullmatch("[0-9a-f]{64}", name) and not Path(name).exists():
+        raise Fault("--against takes a file with the output of `eventlog head --json`, not a digest")
+    try:
+        return StoreHead.parse(Path(name).read_bytes())
+    except CallError as error:
+        raise FileFault(name, error) from error

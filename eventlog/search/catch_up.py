@@ -50,10 +50,22 @@ class Follower:
     def _missing(self, reached: Sequence[tuple[int, bytes]]) -> int:
         return sum(max(last - done, 0) for last, (done, _) in zip(self._log.last_positions(), reached, strict=True))
 
-    def catch_up(self, deadline: float | None) -> None:
-        """Take in what is committed, until a time of the monotonic clock at the latest."""
-        if self._refused is not None:
+    def catch_up(self, deadline: float | None, *, words: bool) -> None:
+        """Take in what is committed, until a time of the monotonic clock at the latest.
+
+        `LimitError` if `words` are wanted, and there are more than the index may have; what was
+        used by day is taken in all the same.
+        """
+        if self._refused is not None and words:
             raise self._refused
+        try:
+            self._take_in(deadline)
+        except LimitError:
+            if words:
+                raise
+            self._take_in(deadline)
+
+    def _take_in(self, deadline: float | None) -> None:
         index = self._index
         while self._reached is None or self._missing(self._reached) or self._clock() >= self._next_idle:
             left = -1.0 if deadline is None else max(deadline - time.monotonic(), 0.0)
@@ -76,7 +88,7 @@ class Follower:
                 return False
             rows = Rows(writer)
             reached = reached_in(writer, self._log.partitions)
-            update = Update(self._log, rows)
+            update = Update(self._log, rows, words=self._refused is None)
             until = None if deadline is None else time.monotonic() + _SECONDS
             for partition in range(len(reached)):
                 self._partition(partition, reached, update, rows, until)
@@ -132,7 +144,7 @@ class Follower:
                 return
 
     def _refuse_too_much(self, writer: sqlite3.Connection, rows: Rows) -> None:
-        if self._most is None:
+        if self._most is None or self._refused is not None:
             return
         found = writer.execute("SELECT value FROM facts WHERE name = 'characters'").fetchone()
         size = (0 if found is None else int(found[0])) + rows.characters

@@ -84,9 +84,11 @@ class _Saying(NamedTuple):
 class Update:
     """Takes commits into the rows of a transaction."""
 
-    def __init__(self, log: Log, rows: Rows) -> None:
+    def __init__(self, log: Log, rows: Rows, *, words: bool = True) -> None:
+        """Without `words` the rows have no text: what was used by day, and no more."""
         self._log = log
         self._rows = rows
+        self._words = words
         self._grown: dict[tuple[int, int], list[str]] = {}
         """Open texts that began in this transaction, as far as they are not in the index."""
         self._opened: dict[int, set[int]] = {}
@@ -97,7 +99,9 @@ class Update:
         """Take in the events of a commit behind version `after`."""
         if is_foreign(commit) or is_encrypted(commit.payload) or is_shelf_id(commit.session):
             return
-        text = reader_of(self._log, commit.session)
+        text = reader_of(self._log, commit.session) if self._words else _no_text
+        if not self._words:
+            self._rows.characters += len(commit.payload)  # so that a transaction has its end
         for span in spans_of(commit, after):
             if isinstance(span.item, DeltaRun):
                 self._deltas(span, span.item)
@@ -193,6 +197,8 @@ class Update:
     # -- deltas ----------------------------------------------------------------------------------
 
     def _deltas(self, span: Span, run: DeltaRun) -> None:
+        if not self._words:
+            return
         if len(run.keys) == 1:
             self._grow(span, run.keys[0], span.first, run.text)
             return
@@ -264,7 +270,7 @@ class Update:
         return start
 
     def _row(self, part: Named, kind: int, text: str, saying: _Saying, start: int) -> None:
-        if text:
+        if text and self._words:
             stream = self._rows.stream(saying.session)
             assert stream is not None
             tags = f"k{kind} s{stream[0]} c{stream[1]}" + (f" t{part.tool}" if part.tool else "")
@@ -325,6 +331,10 @@ class Update:
                     from_user = self._find(span, "message", item.message).kind
                     return Named(stream, name_of(kind, id), other.first, from_user)
         raise DamagedError(f"the event that begins a {kind} is missing", session=span.session, version=span.first)
+
+
+def _no_text(_content: Content) -> str:
+    return ""
 
 
 def _saying(span: Span) -> _Saying:

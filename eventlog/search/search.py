@@ -61,7 +61,7 @@ class Searcher:
             following = None if last is None else hits_cursor(self._log, asked.fields, last)
             return SearchPage(tuple(hits), following, behind)
 
-        return self._answer(page, wait)
+        return self._answer(page, wait, words=True)
 
     def usage_by_day(
         self,
@@ -83,9 +83,9 @@ class Searcher:
             found = usage_by_day(self._log, reader, models, since=since, until=until, scope=scope, model=model)
             return UsageByDay(found, behind)
 
-        return self._answer(days, wait)
+        return self._answer(days, wait, words=False)
 
-    def _answer(self, ask: Callable[[Connection, int], T], wait: float | None) -> T:
+    def _answer(self, ask: Callable[[Connection, int], T], wait: float | None, *, words: bool) -> T:
         """Bring the index up to date, and ask it while it stands still; make a damaged one anew."""
         if wait is not None:
             require_wait(wait)
@@ -98,7 +98,7 @@ class Searcher:
                 index, follower = self._current(directory)
                 try:
                     with sqlite_errors(index.path or "in memory"):
-                        follower.catch_up(deadline)
+                        follower.catch_up(deadline, words=words)
                         with index.read_lock:
                             end_transaction(index.reader)
                             try:

@@ -15,8 +15,10 @@ import eventlog
 from eventlog import CallError, MessageError, ModelCatalogue, Session, Store
 from eventlog import events as ev
 from eventlog.codec.decoded import Span
+from eventlog.errors import LimitError
 from eventlog.importers import import_file
 from eventlog.models.catalogue import KnownModel, Rates
+from eventlog.search import search
 from eventlog.values import Limits, Tokens, Usage
 from projections.reports.usage import UsageTotals, usage_by_model
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
@@ -142,6 +144,23 @@ def test_any_program_is_summed_up_as_its_sessions_are(name: str, tmp_path: Path)
             agree(chance.choice(stores))
     for store in stores:
         agree(store)
+    place.close()
+
+
+@pytest.mark.parametrize("name", [*ENGINES, ENCRYPTED])
+def test_usage_has_no_bound_where_searches_have_one(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store with too much text for an index in memory is summed up all the same."""
+    monkeypatch.setattr(search, "MAX_MEMORY", 50)
+    place = Engine(name, tmp_path)
+    store = place.open(models=CATALOGUE)
+    chance, in_memory = random.Random(1), store.log.derived_directory is None
+    store.create_session(scope="alice").user("word " * 20)
+    for _ in range(20):
+        live(store, chance)
+        agree(store)
+        if in_memory:
+            with pytest.raises(LimitError):
+                store.search("word")
     place.close()
 
 

@@ -17,15 +17,14 @@ from typing import Generic, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from eventlog.codec.decoded import Span
-from eventlog.errors import NotFoundError
 from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted, PartStarted
 from eventlog.history.effective_history import END
 from eventlog.history.ranges import clipped, meets
+from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
-from eventlog.validation import require_version
 from eventlog.values import Snapshot
 from projections.replay.checkpoints import Checkpoints, is_as_of
-from projections.replay.projection import EventSource, NeedsReplay, Projection, apply_span
+from projections.replay.projection import NeedsReplay, Projection, apply_span
 
 S = TypeVar("S")
 
@@ -43,7 +42,7 @@ class StateAtVersion(NamedTuple, Generic[S]):
 
 
 def replay(
-    projection: Projection[S], source: EventSource, at: int | None = None, checkpoints: Checkpoints | None = None
+    projection: Projection[S], source: SessionReader, at: int | None = None, checkpoints: Checkpoints | None = None
 ) -> StateAtVersion[S]:
     """Return the state right after version `at` (now by default).
 
@@ -54,7 +53,7 @@ def replay(
     return StateAtVersion(follower.state, follower.version)
 
 
-def redact_parts(projection: Projection[S], state: S, parts: tuple[str, ...], source: EventSource, version: int) -> S:
+def redact_parts(projection: Projection[S], state: S, parts: tuple[str, ...], source: SessionReader, version: int) -> S:
     """Redact parts of a state by no event of its own: a parent's, or what came later."""
     for part in parts:
         state = apply_span(projection, state, Span(source.id, version, 0, 0, 0, PartRedacted(part)))
@@ -78,7 +77,7 @@ class Follower(Generic[S]):
     def __init__(
         self,
         projection: Projection[S],
-        source: EventSource,
+        source: SessionReader,
         checkpoints: Checkpoints | None = None,
         *,
         at: int | None = None,
@@ -98,7 +97,7 @@ class Follower(Generic[S]):
         """Begin again from the newest checkpoint that fits."""
         self._broken = True
         """Whether an exception broke off `advance`, so that `state` may have half an append."""
-        version = _existing(self._source, at)
+        version = self._source.resolve(at)
         self.version: int
         self.state: S
         self.version, self.state = _newest(self._projection, self._source, version, self._checkpoints)
@@ -142,7 +141,7 @@ class Follower(Generic[S]):
         except NeedsReplay:
             is_forward = False
         if not is_forward:
-            version = _existing(source, to)
+            version = source.resolve(to)
             state, self.saved = _replay_effective(projection, source, version, self._checkpoints)
             way.move(version)
             self._redacted, self.renewed = (), True
@@ -159,7 +158,7 @@ class Follower(Generic[S]):
         self._broken = False
         return changed
 
-    def follow(self, source: EventSource) -> None:
+    def follow(self, source: SessionReader) -> None:
         """Read on from another handle of the same session."""
         self._source = source
 
@@ -180,13 +179,13 @@ class _Waypoints(Generic[S]):
     __slots__ = ("_checkpoints", "_projection", "after")
 
     def __init__(
-        self, projection: Projection[S], source: EventSource, checkpoints: Checkpoints | None, newest: int
+        self, projection: Projection[S], source: SessionReader, checkpoints: Checkpoints | None, newest: int
     ) -> None:
         self._projection, self._checkpoints = projection, checkpoints
         self.after = END if checkpoints is None else max(newest + APART, source.ancestry()[-1].first)
         """Version after which one is due; a fork leaves none of its parent's versions."""
 
-    def leave(self, source: EventSource, version: int, state: S) -> int:
+    def leave(self, source: SessionReader, version: int, state: S) -> int:
         """Leave a checkpoint; return its version."""
         assert self._checkpoints is not None
         self.move(version, self._checkpoints.leave(self._projection, source, version, state))
@@ -198,22 +197,8 @@ class _Waypoints(Generic[S]):
             self.after = version + max(APART, size // _BYTES_AN_EVENT)
 
 
-def _existing(source: EventSource, at: int | None) -> int:
-    """Return version `at`, or the newest for None.
-
-    `NotFoundError` if there is no such version.
-    """
-    version = source.version
-    if at is None:
-        return version
-    require_version(at)
-    if not 1 <= at <= version:
-        raise NotFoundError("version", str(at), session=source.id)
-    return at
-
-
 def _newest(
-    projection: Projection[S], source: EventSource, version: int, checkpoints: Checkpoints | None
+    projection: Projection[S], source: SessionReader, version: int, checkpoints: Checkpoints | None
 ) -> tuple[int, S]:
     """Return the newest readable checkpoint up to a version, else the state at version 0."""
     if checkpoints is not None:
@@ -223,7 +208,7 @@ def _newest(
 
 
 def _replay_effective(
-    projection: Projection[S], source: EventSource, version: int, checkpoints: Checkpoints | None
+    projection: Projection[S], source: SessionReader, version: int, checkpoints: Checkpoints | None
 ) -> tuple[S, int]:
     """Apply the effective history from a checkpoint; return the version as well.
 
@@ -251,7 +236,7 @@ def _replay_effective(
         return applied, start
 
 
-def _undone_compactions(source: EventSource, version: int, after: int) -> set[str]:
+def _undone_compactions(source: SessionReader, version: int, after: int) -> set[str]:
     """Return the compactions that events after `after` undid, in the history as of `version`."""
     items = (span.item for span in source.history(version, after))
     return {item.part for item in items if isinstance(item, CompactionUndone)}

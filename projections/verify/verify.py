@@ -31,10 +31,9 @@ from eventlog.store import Store
 from eventlog.validation import require, require_or_none
 from projections.replay.projection import Projection
 from projections.verify.deep_checks import deep_checks
-from projections.verify.encrypted_heads import encryption_fault
+from projections.verify.heads import encryption_fault, tombstone_fault
 from projections.verify.scrubbed import unexplained
 from projections.verify.streams import Problem, StreamChecks
-from projections.verify.tombstones import tombstone_fault
 
 __all__ = ["Problem", "SessionReport", "StoreReport", "verify", "verify_session"]
 

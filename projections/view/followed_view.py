@@ -150,22 +150,11 @@ class FollowedView:
 
     def save(self) -> None:
         """Store a checkpoint; the caller must be allowed to write."""
-        self._save()
-        self._in_force = self.state.in_force
-
-    def keep(self) -> None:
-        """Store a checkpoint, and nothing for a session that was erased meanwhile."""
-        try:
-            self._save()
-            self._checkpoints.clear_erased(self._projection, self._reader)
-        finally:
-            self._follower.saved = self._follower.version
-
-    # -- helpers -------------------------------------------------------------------------------
-
-    def _save(self) -> None:
+        self._in_force, self._follower.saved = self.state.in_force, self.version
         self._follower.save()
         note_own_target(self._host.log, self._reader, self.version, self.own)
+
+    # -- helpers -------------------------------------------------------------------------------
 
     def _rendered_by(self, options: RenderOptions) -> _Rendering:
         """Render the state by other options; what was used least recently goes."""
@@ -198,7 +187,7 @@ class FollowedView:
             if max(before, follower.left) < stored <= follower.version:
                 follower.saved = stored
             else:
-                self.keep()
+                self.save()
 
 
 class Counting:

@@ -24,7 +24,7 @@ from eventlog.log.embedded.generations import files_of
 from eventlog.log.embedded.journal import frames
 from eventlog.log.memory import MemoryLog
 from eventlog.maintenance.repair import repair
-from projections.verify.tombstones import tombstone_fault
+from projections.verify.heads import tombstone_fault
 from projections.verify.verify import SessionReport, verify, verify_session
 from tests.faults.tally import tally
 from tests.support.embedded_log import abandon

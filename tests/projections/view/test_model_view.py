@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import eventlog
 from eventlog import events as ev
 from eventlog.errors import NotFoundError, UnknownEventError
-from eventlog.log.memory import MemoryLog
 from eventlog.state.evolve import evolve
 from eventlog.state.settling import closing
 from eventlog.state.state import State
@@ -111,15 +110,14 @@ def test_runs_of_deltas_fold_like_single_deltas(items: list[Timed]) -> None:
 
 
 @pytest.mark.promise(14)
-def test_few_checkpoints_are_kept() -> None:
+def test_few_checkpoints_are_kept(store: eventlog.Store) -> None:
     """Promise 14: checkpoints do not grow in number with the history, and old ones stay."""
-    log = MemoryLog()
-    checkpoints = Checkpoints(log)
-    recording = Recording([(1, ev.SessionStarted())])
+    checkpoints = Checkpoints(store.log)
+    reader = store.create_session().reader
     state = Conversation(whole=False)
     for version in range(1, 400):
-        checkpoints.save(PROJECTION, recording, version, state)
-    versions = checkpoints.versions(PROJECTION, recording)
+        checkpoints.save(PROJECTION, reader, version, state)
+    versions = checkpoints.versions(PROJECTION, reader)
     assert len(versions) == 128
     assert versions[-1] == 399
     assert versions[0] < 50

@@ -20,13 +20,9 @@ from eventlog import os_fork
 from eventlog.codec.large_texts import INLINE
 from eventlog.log.contract import Log
 from eventlog.values import Body, Content, Model
-from projections.tokens import (
-    CountCache,
-    Counter,
-    TokenCounter,
-    frame_tokens,
-    media_tokens,
-)
+from projections.tokens.cache import CountCache
+from projections.tokens.counter import Counter, TokenCounter, frame_tokens
+from projections.tokens.media import media_tokens
 from projections.view.messages import Messages
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Opaque, Reasoning, Result
 

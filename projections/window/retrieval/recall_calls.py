@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from eventlog.errors import CallError
 from eventlog.session.session import Session
 from eventlog.values import Json
-from projections.tokens.streaming import utf8_length
+from projections.tokens.counter import utf8_length
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of
 from projections.window.retrieval.recall import recall
 from projections.window.retrieval.tool_schemas import ToolForm, function_of, schema_of, schemas_in

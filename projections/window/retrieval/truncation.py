@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from eventlog.ids import MAX_ID_BYTES
 from eventlog.values import Truncation
-from projections.tokens.streaming import utf8_length
+from projections.tokens.counter import utf8_length
 from projections.window.policy.policy import TruncationPolicy
 
 BYTES_PER_TOKEN = 3

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from projections.conversation.parts import FilePart, ReasoningPart, ToolPart
-from projections.tokens import frame_tokens
+from projections.tokens.counter import frame_tokens
 from projections.view.carryover_text import carried_text
 from projections.view.message_rendering import MessageRenderer
 from projections.view.messages import Messages

@@ -18,7 +18,7 @@ from eventlog.values import Body, Content
 from projections.conversation.file_access import paths_of
 from projections.conversation.parts import FilePart, ReasoningPart, ToolPart
 from projections.requests.ai_sdk import model_messages
-from projections.tokens import CharsCounter, counter_named
+from projections.tokens.counter import CharsCounter, counter_named
 from projections.view.cleared_arguments import cleared_arguments
 from projections.view.message_rendering import MessageRenderer
 from projections.view.neutral import NeutralMessage, NeutralPart, Text
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from projections.conversation.carryover import Carryover
     from projections.conversation.parts import Message, Part
     from projections.conversation.state import Conversation
-    from projections.tokens import CountCache, Counter
+    from projections.tokens.cache import CountCache
+    from projections.tokens.counter import Counter
     from projections.view.options import RenderOptions
 
 Stamp: TypeAlias = tuple[object, ...]

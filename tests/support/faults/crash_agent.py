@@ -30,7 +30,7 @@ from eventlog.log.embedded.segments.environment import Environment
 from eventlog.open_log import open_log
 from projections import ModelView
 from projections.loop import CallModel, Compact, RequestCompaction, RunTools, Step
-from projections.tokens import TokenCounter
+from projections.tokens.counter import TokenCounter
 from tests.support.crash_writer import KillingIO, Shared, child, must_succeed
 from tests.support.faults.agent import finished, open_agent, sound, turn
 from tests.support.faults.encrypted_stores import has_keys, is_large, keep_keys, keys_of

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from eventlog.errors import CallError, EventlogError
-from projections.tokens import TokenCounter
+from projections.tokens.counter import TokenCounter
 from tests.support.crash_writer import child, must_succeed
 from tests.support.faults.disk import HOW, Recorder
 from tests.support.faults.tracing import CHANGES, SHORT, Call, traced

@@ -36,12 +36,11 @@ from projections.window.prune.repeated_calls import call_key
 
 def superseded(case: PruneCase) -> PrunePlan | None:
     """Plan to clear all that is superseded, and what else is beyond `protect`."""
-    all_of_them = [found for found in case.clearables() if case.is_prunable(found)]
+    all_of_them = [*case.prunable()]
     if case.calibrated(sum(case.size(found) - CLEARED_TOKENS for found in all_of_them)) <= case.minimum:
         return None  # all of them are too little: no input need be read
     stale = _stale_parts(case)
-    by_age = case.prunable() if case.policy.stop_at_pruned else all_of_them
-    rest = (found for found in by_age if (found.part.id, found.kind) not in stale)
+    rest = (found for found in all_of_them if (found.part.id, found.kind) not in stale)
     gone = (found for found in all_of_them if (found.part.id, found.kind) in stale)
     return case.plan([*case.beyond(rest), *gone], "superseded")
 

@@ -85,7 +85,6 @@ def policy_drawn(random: Random, planner: str) -> PrunePolicy:
         minimum=random.choice((0, 0, 0, 100)),
         turns=random.randint(0, 3),
         steps=random.randint(0, 3),
-        stop_at_pruned=random.random() < 0.3,
         protected_tools=random.choice((("skill",), (), ("SKILL", "bash"))),
         arguments=random.random() < 0.8,
         reasoning=random.random() < 0.8,
@@ -144,12 +143,8 @@ class PlainModel:
             for item in self._items(index, part)
         ]
         free = [item for item in self.whole if item.at < bound and getattr(item.part, "tool", "") not in protected]
-        self.large = [item for item in free if not item.pruned and item.size > CLEARED_TOKENS]
+        self.prunable = [item for item in free if not item.pruned and item.size > CLEARED_TOKENS]
         """Candidates, oldest first."""
-        self.prunable = self.large
-        if policy.stop_at_pruned:
-            last = max((index for index, item in enumerate(free) if item.pruned), default=-1)
-            self.prunable = free[last + 1 :]
 
     def beyond(self, items: Sequence[Item]) -> list[Item]:
         """Return what does not fit into the protected tokens, the named and the newest first."""
@@ -165,7 +160,7 @@ class PlainModel:
     def superseded(self) -> list[Item]:
         """Stale content, and other content beyond the protected tokens, if it is enough."""
         gone = self.beyond([item for item in self.prunable if not self._is_stale(item)])
-        gone += [item for item in self.large if self._is_stale(item)]
+        gone += [item for item in self.prunable if self._is_stale(item)]
         return self._enough([item for item in self.whole if item in gone])
 
     def opencode(self) -> list[Item]:

@@ -17,12 +17,12 @@ from projections.conversation.state import Conversation
 from projections.reports.wording import counted
 from projections.view.carryover_text import carried_text
 from projections.view.explain import reason_in, reason_outside
-from projections.view.message_rendering import MessageRenderer
+from projections.view.message_rendering import renderer_of
 from projections.view.neutral import File, NeutralPart, Text
 from projections.view.opening_words import words_of
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import PartRendering, Resolver
-from projections.view.selection import boundary_of, carryover_of, shows_question, visible_messages
+from projections.view.selection import carryover_of, visible_messages
 from projections.view.targets import state_for
 from projections.view.token_count import ViewCounter, counter_of
 
@@ -214,13 +214,7 @@ def _shown(
 def _parts(
     state: Conversation, message: Message, options: RenderOptions, resolve: Resolver
 ) -> Iterator[tuple[str, str, PartRendering, int]]:
-    draft = MessageRenderer(
-        message,
-        options,
-        resolve,
-        shows_question=message.user and shows_question(state, message, options),
-        boundary=boundary_of(state, message),
-    )
+    draft = renderer_of(state, message, options, resolve)
     if draft.is_left_out():
         return
     for part in message.parts:

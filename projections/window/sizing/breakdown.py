@@ -16,12 +16,12 @@ import msgspec
 from projections.conversation.parts import FilePart, ReasoningPart, ToolPart
 from projections.tokens.counter import frame_tokens
 from projections.view.carryover_text import carried_text
-from projections.view.message_rendering import MessageRenderer
+from projections.view.message_rendering import MessageRenderer, renderer_of
 from projections.view.messages import Messages
 from projections.view.neutral import NeutralMessage, NeutralPart
 from projections.view.opening_words import words_of
 from projections.view.part_rendering import QUESTION
-from projections.view.selection import boundary_of, carryover_of, compaction_of, shows_question, visible_messages
+from projections.view.selection import carryover_of, compaction_of, visible_messages
 from projections.view.token_count import wire_messages
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def break_down(
     parts = [
         sizer.part(message, part, draft)
         for message in shown
-        for draft in (sizer.draft(message),)
+        for draft in (renderer_of(state, message, options, resolve),)
         for part in message.parts
     ]
     found = [size for size in parts if size is not None]
@@ -276,12 +276,6 @@ class _Sizer:
         if compaction_of(self._state, message) is not None:
             return "summary"
         return "user" if message.user else "assistant"
-
-    def draft(self, message: Message) -> MessageRenderer:
-        """The message as it is rendered."""
-        question = message.user and shows_question(self._state, message, self._options)
-        boundary = boundary_of(self._state, message)
-        return MessageRenderer(message, self._options, self._resolve, shows_question=question, boundary=boundary)
 
     def part(self, message: Message, part: Part, draft: MessageRenderer) -> PartSize | None:
         """The size of a part; None if it says nothing."""

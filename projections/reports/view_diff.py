@@ -12,19 +12,20 @@ import msgspec
 
 from eventlog.events import Pruned
 from eventlog.session.session import Session
-from projections.conversation.parts import CompactionPart, FilePart, Message, Part, ReasoningPart, ToolPart
+from projections.conversation.parts import FilePart, Message, Part, ReasoningPart, ToolPart
 from projections.conversation.state import Conversation
 from projections.reports.wording import counted
 from projections.view.carryover_text import carried_text
 from projections.view.explain import reason_in, reason_outside
 from projections.view.message_rendering import renderer_of
-from projections.view.neutral import File, NeutralPart, Text
+from projections.view.neutral import NeutralPart, Text
 from projections.view.opening_words import words_of
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import PartRendering, Resolver
 from projections.view.selection import carryover_of, visible_messages
 from projections.view.targets import state_for
 from projections.view.token_count import ViewCounter, counter_of
+from projections.window.sizing.breakdown import kind_of_part
 
 Kind: TypeAlias = Literal[
     "added", "compacted", "rolled-back", "later", "removed", "pruned", "restored", "changed", "hidden"
@@ -42,7 +43,7 @@ class PartChange(msgspec.Struct, frozen=True):
     message: str
     part: str
     what: str
-    """"text", "reasoning", "file", the tool's name, "compaction" or "carried"."""
+    """The kind of the part, such as "text", the tool's name, or "carried"."""
     before: int
     """Its tokens in the first view."""
     after: int
@@ -220,7 +221,8 @@ def _parts(
     for part in message.parts:
         rendered = draft.rendered(part)
         if rendered.shown:
-            yield part.id, _what(part, rendered), rendered, _cleared(part)
+            what = part.tool if isinstance(part, ToolPart) else kind_of_part(part)
+            yield part.id, what, rendered, _cleared(part)
     carried = carryover_of(state, message) if options.carry else None
     if carried is not None:
         yield f"{message.id}/carried", "carried", PartRendering((Text(carried_text(carried, resolve)),)), 0
@@ -230,14 +232,3 @@ def _cleared(part: Part) -> int:
     if isinstance(part, ToolPart):
         return part.pruned + part.arguments_pruned
     return isinstance(part, (ReasoningPart, FilePart)) and part.pruned
-
-
-def _what(part: Part, rendered: PartRendering) -> str:
-    match part:
-        case ToolPart():
-            return part.tool
-        case CompactionPart():
-            return "compaction"
-        case _:
-            content = rendered.said[0] if rendered.said else None
-            return "file" if isinstance(content, File) else type(content).__name__.lower()

@@ -148,7 +148,7 @@ def break_down(
     ]
     found = [size for size in parts if size is not None]
     return Breakdown(
-        sizer.kinds(view),
+        RunningKinds().of(state, view, options, resolve, counter),
         tuple(sorted(sizer.by_tool.values(), key=lambda tool: (-tool.tokens, tool.tool))),
         tuple(sorted(sizer.messages(view.messages), key=lambda message: -message.tokens)),
         tuple(sorted(found, key=lambda part: -part.tokens)),
@@ -205,15 +205,6 @@ class _Sizer:
         self.by_tool: dict[str, ToolSize] = {}
 
     # -- kinds ---------------------------------------------------------------------------------
-
-    def kinds(self, view: ModelView) -> TokensByKind:
-        """The tokens by kind."""
-        sums = dict.fromkeys(_KINDS, 0)
-        for message in view.messages:
-            for kind, tokens in self.kinds_of(message).items():
-                sums[kind] += tokens
-        sums["frames"] = sum(map(wire_messages, view.messages))
-        return self.whole(sums, view)
 
     def kinds_of(self, message: NeutralMessage) -> dict[str, int]:
         """The tokens of one message by kind, without frames."""

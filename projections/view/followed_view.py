@@ -77,7 +77,6 @@ class FollowedView:
         self._checkpoints = Checkpoints(host.log)
         self._projection = projection_of(own)
         self._follower = Follower(self._projection, reader, self._checkpoints)
-        self._reader = reader
         self._renderings: dict[RenderOptions, _Rendering] = {}
         """By options, the least recently used first."""
         self._system = SystemPrompt(self._text)
@@ -107,9 +106,7 @@ class FollowedView:
     def advance(self, reader: SessionReader) -> bool:
         """Apply the events that came since; return whether there were any."""
         follower = self._follower
-        if reader is not self._reader:
-            follower.follow(reader)
-            self._reader = reader
+        follower.source = reader
         before = follower.version
         changed = follower.advance()
         if follower.renewed:
@@ -152,7 +149,7 @@ class FollowedView:
         """Store a checkpoint; the caller must be allowed to write."""
         self._in_force, self._follower.saved = self.state.in_force, self.version
         self._follower.save()
-        note_own_target(self._host.log, self._reader, self.version, self.own)
+        note_own_target(self._host.log, self._follower.source, self.version, self.own)
 
     # -- helpers -------------------------------------------------------------------------------
 
@@ -183,7 +180,7 @@ class FollowedView:
             return
         self._in_force = follower.state.in_force
         with suppress(EventlogError):  # the next reader replays as much
-            stored = max(self._checkpoints.versions(self._projection, self._reader), default=0)
+            stored = max(self._checkpoints.versions(self._projection, self._follower.source), default=0)
             if max(before, follower.left) < stored <= follower.version:
                 follower.saved = stored
             else:

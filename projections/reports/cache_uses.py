@@ -102,20 +102,17 @@ def cache_uses(
     return _Comparison(session, history, rules or {}).uses(first, last or len(history.steps))
 
 
-def newest_cache_use(session: Session, *, rules: Mapping[str, CacheRules] | None = None) -> CacheUse | None:
+def newest_cache_use(session: Session) -> CacheUse | None:
     """Return what the newest turn's step with reported usage read from the cache.
 
-    None unless it, and one before it, are among the newest 8,192 events. `rules` are those of
-    `cache_uses`.
+    None unless it, and one before it, are among the newest 8,192 events.
     """
-    require(Session, session, "cache uses are those of a Session")
-    require_or_none(Mapping, rules, "rules are a mapping of words to CacheRules")
     version = session.version
     for width in _TAIL:
         history = _CallHistory(session, max(0, version - width))
         turns = [place + 1 for place in sorted(history.calls) if history.steps[place].event.purpose == "turn"]
         if len(turns) > 1 or (turns and width >= version):
-            newest = next(_Comparison(session, history, rules or {}).uses(turns[-1], turns[-1]))
+            newest = next(_Comparison(session, history, {}).uses(turns[-1], turns[-1]))
             return replace(newest, step=None)
         if history.others and not turns:  # this program records no steps
             break

@@ -20,7 +20,7 @@ from projections.view.explain import reason_in, reason_outside
 from projections.view.message_rendering import renderer_of
 from projections.view.neutral import NeutralPart, Text
 from projections.view.opening_words import words_of
-from projections.view.options import DEFAULT, RenderOptions
+from projections.view.options import DEFAULT
 from projections.view.part_rendering import PartRendering, Resolver
 from projections.view.selection import carryover_of, visible_messages
 from projections.view.targets import state_for
@@ -140,7 +140,6 @@ def diff(
     session: Session,
     first: int,
     second: int,
-    options: RenderOptions = DEFAULT,
     *,
     resolve: Resolver | None = None,
     states: Sequence[Conversation] = (),
@@ -151,10 +150,10 @@ def diff(
     they are at hand. Raises `NotFoundError` for an unknown version.
     """
     resolve = resolve or session.text
-    counter = counter_of(session.id, session.store.log, options.model)
-    states = states or [state_for(session, version, options).state for version in (first, second)]
-    before = _shown(states[0], options, counter, resolve, {})
-    after = _shown(states[1], options, counter, resolve, before)
+    counter = counter_of(session.id, session.store.log, None)
+    states = states or [state_for(session, version, DEFAULT).state for version in (first, second)]
+    before = _shown(states[0], counter, resolve, {})
+    after = _shown(states[1], counter, resolve, before)
     changes: list[PartChange] = []
     kind: Kind
     for name, was in before.items():
@@ -163,7 +162,7 @@ def diff(
             if name.endswith("/carried"):
                 kind = "compacted" if first < second else "later"
             else:
-                reason = reason_in(states[1], options, session.text, name)
+                reason = reason_in(states[1], DEFAULT, session.text, name)
                 kind = _GONE.get(reason or reason_outside(session.reader, second, name), "hidden")
             changes.append(was.change(kind, name, was.tokens, 0))
         elif now.content != was.content:
@@ -193,15 +192,14 @@ def _prunes(session: Session, first: int, second: int, parts: set[str]) -> Itera
 
 def _shown(
     state: Conversation,
-    options: RenderOptions,
     counter: ViewCounter,
     resolve: Resolver,
     known: Mapping[str, _ShownPart],
 ) -> dict[str, _ShownPart]:
     """Return the shown parts of a view by id, in order; those that are `known` are counted."""
     shown: dict[str, _ShownPart] = {}
-    for message in visible_messages(state, options):
-        for name, what, rendered, cleared in _parts(state, message, options, resolve):
+    for message in visible_messages(state, DEFAULT):
+        for name, what, rendered, cleared in _parts(state, message, resolve):
             content = (*rendered.said, *rendered.results, *rendered.media)
             same = known.get(name)
             if same is not None and same.content == content:
@@ -212,10 +210,8 @@ def _shown(
     return shown
 
 
-def _parts(
-    state: Conversation, message: Message, options: RenderOptions, resolve: Resolver
-) -> Iterator[tuple[str, str, PartRendering, int]]:
-    draft = renderer_of(state, message, options, resolve)
+def _parts(state: Conversation, message: Message, resolve: Resolver) -> Iterator[tuple[str, str, PartRendering, int]]:
+    draft = renderer_of(state, message, DEFAULT, resolve)
     if draft.is_left_out():
         return
     for part in message.parts:
@@ -223,7 +219,7 @@ def _parts(
         if rendered.shown:
             what = part.tool if isinstance(part, ToolPart) else kind_of_part(part)
             yield part.id, what, rendered, _cleared(part)
-    carried = carryover_of(state, message) if options.carry else None
+    carried = carryover_of(state, message)
     if carried is not None:
         yield f"{message.id}/carried", "carried", PartRendering((Text(carried_text(carried, resolve)),)), 0
 

@@ -19,7 +19,6 @@ from projections.reports.first_words import FirstWords
 from projections.view.explain import Explanation, Reason
 from projections.view.model_view import ModelView
 from projections.view.opening_words import arguments, opening
-from projections.view.options import DEFAULT, RenderOptions
 
 if TYPE_CHECKING:
     from eventlog.codec.decoded import Span
@@ -78,12 +77,12 @@ _CAUSES: dict[Reason, str] = {
 }
 
 
-def explain_part(session: Session, name: str, at: int | None = None, options: RenderOptions = DEFAULT) -> Visibility:
+def explain_part(session: Session, name: str, at: int | None = None) -> Visibility:
     """Return why the part or message `name` is in the view right after a version, or is not.
 
     `NotFoundError` if the session has none of this name.
     """
-    view = ModelView.of(session, at, options)
+    view = ModelView.of(session, at)
     return _Search(view.explain(name), view.boundary).visibility(session, view.version)
 
 

@@ -231,14 +231,14 @@ def _ranks(name: str) -> dict[bytes, int]:
     return {token: rank for rank, token in enumerate(read_tokens(name))}
 
 
-def read_tokens(name: str, folder: Path = FOLDER) -> list[bytes]:
+def read_tokens(name: str) -> list[bytes]:
     """Return the tokens of an encoding in rank order.
 
     `DamagedError` when the file is missing or its content is not, bit for bit, the published
     vocabulary's.
     """
     try:
-        table = unpack(ZSTANDARD_MARK + (folder / f"{name}.ranks").read_bytes())
+        table = unpack(ZSTANDARD_MARK + (FOLDER / f"{name}.ranks").read_bytes())
     except (OSError, ValueError) as error:
         raise DamagedError(f"the vocabulary {name} cannot be read; install the package again") from error
     if hashlib.sha256(table).hexdigest() != ENCODINGS[name].table:

@@ -23,26 +23,28 @@ from projections.tokens.counter import TokenCounter, counter_named
 from projections.tokens.encodings import ENCODINGS, FOLDER, encoder, encoding_for, read_tokens
 
 
-def test_a_flipped_byte_in_the_vocabulary_is_damage(tmp_path: Path) -> None:
+def test_a_flipped_byte_in_the_vocabulary_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flipped byte of the file, or a missing file, is `DamagedError`, never a wrong count."""
     good = (FOLDER / "cl100k_base.ranks").read_bytes()
+    monkeypatch.setattr(encodings_module, "FOLDER", tmp_path)
     for at in (0, 1, 2, 1000, len(good) // 2, len(good) - 1):
         bad = bytearray(good)
         bad[at] ^= 0x10
         (tmp_path / "cl100k_base.ranks").write_bytes(bad)
         with pytest.raises(DamagedError):
-            read_tokens("cl100k_base", tmp_path)
+            read_tokens("cl100k_base")
     (tmp_path / "cl100k_base.ranks").unlink()
     with pytest.raises(DamagedError):
-        read_tokens("cl100k_base", tmp_path)
+        read_tokens("cl100k_base")
 
 
-def test_another_table_that_decompresses_is_damage(tmp_path: Path) -> None:
+def test_another_table_that_decompresses_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of another digest is damage, although it decompresses."""
     tokens = zstandard.decompress((FOLDER / "cl100k_base.ranks").read_bytes())
     (tmp_path / "cl100k_base.ranks").write_bytes(zstandard.compress(tokens.replace(b" hello", b" hellp")))
+    monkeypatch.setattr(encodings_module, "FOLDER", tmp_path)
     with pytest.raises(DamagedError, match="not the published one"):
-        read_tokens("cl100k_base", tmp_path)
+        read_tokens("cl100k_base")
 
 
 @pytest.mark.parametrize("name", sorted(ENCODINGS))

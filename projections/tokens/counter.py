@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from eventlog.errors import NotFoundError
-from projections.tokens.encodings import DEFAULT_ENCODING, ENCODINGS, count_piece, encoding_for
+from projections.tokens.encodings import DEFAULT_ENCODING, ENCODINGS, count_piece
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,11 +70,6 @@ class TokenCounter:
 
     def __init__(self, encoding: str = DEFAULT_ENCODING) -> None:
         self.name = encoding
-
-    @classmethod
-    def for_model(cls, model: str) -> TokenCounter:
-        """Return the counter for a model name; see `encoding_for`."""
-        return cls(encoding_for(model))
 
     def count(self, text: str) -> int:
         """Return the number of tokens; the first count may raise as `encoder` does."""

@@ -137,7 +137,7 @@ def break_down(
 
     With `words` messages and parts come with their first words.
     """
-    sizer = _Sizer(state, options, resolve, counter, words_of if words else _no_words)
+    sizer = _Sizer(state, options, resolve, counter, words=words)
     sources = {sent.source for sent in view.messages}
     shown = [message for message in visible_messages(state, options) if message.id in sources]
     parts = [
@@ -155,10 +155,6 @@ def break_down(
     )
 
 
-def _no_words(_parts: Iterable[NeutralPart]) -> str:
-    return ""
-
-
 class RunningKinds:
     """Tokens by kind of views that follow each other; their common beginning is counted once."""
 
@@ -172,7 +168,7 @@ class RunningKinds:
         self, state: Conversation, view: ModelView, options: RenderOptions, resolve: Resolver, counter: ViewCounter
     ) -> TokensByKind:
         """The tokens of a view, as `break_down` has them."""
-        sizer = _Sizer(state, options, resolve, counter, _no_words)
+        sizer = _Sizer(state, options, resolve, counter)
         messages = view.messages
         del self._sums[messages.common(self._messages) + 1 :]
         for message in messages.since(len(self._sums) - 1):
@@ -195,9 +191,10 @@ class _Sizer:
         options: RenderOptions,
         resolve: Resolver,
         counter: ViewCounter,
-        words: Callable[[Iterable[NeutralPart]], str],
+        *,
+        words: bool = False,
     ) -> None:
-        self._words = words
+        self._words: Callable[[Iterable[NeutralPart]], str] = words_of if words else lambda _: ""
         self._state = state
         self._options = options
         self._resolve = resolve

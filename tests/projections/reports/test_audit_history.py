@@ -16,12 +16,10 @@ from eventlog.log.commit import Commit
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import File, Text
-from projections.reports import audit as auditing
 from projections.reports.audit import AuditedStep, audit
 from projections.requests.openai import chat_messages
 from projections.view import digest as digests
 from projections.view.model_view import ModelView
-from projections.window.compaction.record import SUMMARY_RENDERER
 from tests.projections.reports.test_audit import long_session, verdicts, work
 from tests.support.engines import LastingLog
 
@@ -133,17 +131,6 @@ def test_one_changed_byte_in_a_history_with_everything_in_it() -> None:
     assert len(named) > 20
     assert min(named) > 0, "each text was sent at least once"
     assert len(set(named)) > 5
-
-
-def test_steps_of_another_renderer_are_unknown(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step that names a renderer which this program has not is neither match nor mismatch."""
-    session = long_session(store)
-    assert set(verdicts(session)) == {"match"}
-    monkeypatch.setattr(auditing, "RENDERER", "neutral/2")
-    found = {step.renderer: (step.verdict, step.reason) for step in audit(session)}
-    assert found[SUMMARY_RENDERER] == ("match", "")
-    assert found["neutral/1"][0] == "unknown"
-    assert "neutral/2" in found["neutral/1"][1]
 
 
 def test_the_form_of_a_view_belongs_to_the_renderers_name() -> None:

@@ -203,7 +203,7 @@ def kill(directory: Path, chance: random.Random, work: str, number: int) -> str:
 def main(directory: Path, seed: int, kills: int, kind: str, *works: str) -> None:
     """Kill as often as asked for, at every kind of work in turn."""
     probe_here(pytest.MonkeyPatch())
-    TokenCounter.for_model("").count("loaded once, for all children")
+    TokenCounter().count("loaded once, for all children")
     chance = random.Random(seed)
     found: Counter[str] = Counter()
     number = lives = 0

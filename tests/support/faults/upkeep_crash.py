@@ -186,7 +186,7 @@ def main(directory: Path, seed: int, tries: int, kind: str, way: str, *works: st
     """Break each kind of work off that often."""
     logging.disable()
     patched()
-    TokenCounter.for_model("").count("loaded once, for all children")
+    TokenCounter().count("loaded once, for all children")
     directory = directory.resolve()
     if not (directory / "templates").exists():  # templates of large stores are made once for all ways
         (directory / "templates").mkdir()

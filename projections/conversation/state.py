@@ -311,8 +311,7 @@ class Conversation:
         self.split.discard(message.id)
         for part in message.parts:
             del self.where[part.id]
-            if self.asked:
-                self.asked.pop(part.id, None)
+            self.asked.pop(part.id, None)
 
 
 def is_from_user(message: Message) -> bool:

@@ -55,10 +55,11 @@ class Shown(NamedTuple):
     system: tuple[str, ...]
     """As recorded, before any hook."""
     offer: Offer
-    counting: Counting
-    target: str
-    boundary: str | None
+    target: str = ""
+    boundary: str | None = None
     """Part of the compaction in force."""
+    counting: Counting | None = None
+    """Shared with other views; None: its own."""
 
 
 class _Rendering(NamedTuple):
@@ -134,9 +135,9 @@ class FollowedView:
             rendering.assembly.view(excluding, last_words),
             self._system.of(state),
             self._offer.of(state),
-            rendering.counting,
             target,
             state.in_force,
+            rendering.counting,
         )
 
     def render_only(self, options: RenderOptions) -> None:

@@ -191,8 +191,6 @@ class FollowedView:
 class Counting:
     """Counter and digest that views of one session share; the counter is made when first used."""
 
-    __slots__ = ("_counter", "_host", "_id", "_options", "digest")
-
     def __init__(self, host: Host, session: str, options: RenderOptions) -> None:
         self._host = host
         self._id = session

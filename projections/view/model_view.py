@@ -47,22 +47,6 @@ class SharedPrefix(NamedTuple):
 class ModelView:
     """One view, immutable.  Made by `ModelView.of` or by a `LiveView`."""
 
-    __slots__ = (
-        "_counting",
-        "_differs",
-        "_digest",
-        "_session",
-        "_tokens",
-        "boundary",
-        "format",
-        "messages",
-        "options",
-        "system",
-        "target",
-        "tools",
-        "version",
-    )
-
     def __init__(
         self,
         session: Session,

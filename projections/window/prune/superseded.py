@@ -101,10 +101,7 @@ class _Later:
 
 
 def _use_of(tool: str, arguments: str) -> tuple[Access | None, tuple[str, ...], str]:
-    """How a call with these arguments (JSON text) used files, which, and what else it asked for.
-
-    The last is "" for all of a file.
-    """
+    """Return how a call used files, which, and what it asked for beside: "" for all of a file."""
     access = access_of(tool)
     given = given_of(arguments)
     paths = paths_in(tool, given)

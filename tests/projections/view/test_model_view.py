@@ -137,7 +137,7 @@ def test_unknown_events_are_errors() -> None:
 @QUICK
 @given(histories(max_size=50), st.sampled_from(RISING), st.integers(1, 4))
 def test_live_view_equals_a_fresh_one(items: list[Timed], options: RenderOptions, stride: int) -> None:
-    """The view kept up to date event by event is the one rendered from the start, joined alike."""
+    """The view kept up to date event by event is the one rendered from the start."""
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)

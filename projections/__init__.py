@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from projections.reports.usage import UsageTotals, usage_by_model
     from projections.transcript.message import TranscriptMessage
     from projections.transcript.transcript import Transcript
-    from projections.verify.verify import SessionReport, StoreReport, verify_session
+    from projections.verify.verify import SessionReport, StoreReport
     from projections.view.explain import Explanation
     from projections.view.model_view import LiveView, ModelView, SharedPrefix, common_prefix
     from projections.view.options import Constraints, RenderOptions, preset
@@ -127,7 +127,6 @@ __all__ = [
     "session_stats",
     "summarize_offline",
     "usage_by_model",
-    "verify_session",
     "window_report",
 ]
 
@@ -141,7 +140,7 @@ _HOMES = {
     "reports.stats": ("SessionStats", "session_stats"),
     "reports.usage": ("UsageTotals", "usage_by_model"),
     "transcript.transcript": ("TranscriptMessage", "Transcript"),
-    "verify.verify": ("SessionReport", "StoreReport", "verify_session"),
+    "verify.verify": ("SessionReport", "StoreReport"),
     "view.explain": ("Explanation",),
     "view.model_view": ("LiveView", "ModelView", "SharedPrefix", "common_prefix"),
     "view.options": ("preset", "Constraints", "RenderOptions"),

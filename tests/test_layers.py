@@ -87,7 +87,6 @@ OUTSIDE = {
         "eventlog.compression",
         "eventlog.log.embedded.segments",
         "eventlog.testing.file_search",
-        "projections.tokens.vocabulary",
     ),
     "psycopg": ("eventlog.log.postgres",),
     "psycopg_pool": ("eventlog.log.postgres",),

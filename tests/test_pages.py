@@ -53,7 +53,7 @@ PYTEST_OPTIONS = {"--timeout"}
 BUDGETS = {"benchmarks/README.md": 1_200, "tests/README.md": 1_500, "eventlog/log/embedded/FORMAT.md": 3_000}
 """Words that a page may have."""
 OTHERS_NAMES = {
-    "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "EventStore", "MirrorErrorMessage", "OpenAIResponsesCompactionSession", "PermissionResultDeny", "RunState", "SQLiteSession", "SqliteSessionService",
+    "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "EventSource", "EventStore", "MirrorErrorMessage", "OpenAIResponsesCompactionSession", "PermissionResultDeny", "RunState", "SQLiteSession", "SqliteSessionService",
     "SessionStore", "StaleSessionError", "StreamingResponse",
 }  # fmt: skip
 """Classes of other libraries that pages name."""

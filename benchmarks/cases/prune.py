@@ -18,7 +18,7 @@ from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from eventlog.models.catalogue import KnownModel, Rates, shipped
 from eventlog.values import Limits, Model
 from projections.loop import CallModel, Compact, ContextWindow, ModelRequest, Prune, RunTools
-from projections.tokens import CharsCounter
+from projections.tokens.counter import CharsCounter
 from projections.view.neutral import NeutralMessage
 from projections.view.token_count import ViewCounter
 from projections.window import ContextPolicy, PrunePolicy, TruncationPolicy

@@ -29,9 +29,9 @@ print((process_time() - start) * 1e3)
 """
 _COUNTING = """
 from time import perf_counter
-from projections.tokens import TokenCounter
+from projections.tokens.counter import TokenCounter
 start = perf_counter()
-TokenCounter.for_model("").count("How many tokens is this?")
+TokenCounter().count("How many tokens is this?")
 print((perf_counter() - start) * 1e3)
 """
 _FIRST = """

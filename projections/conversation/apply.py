@@ -33,11 +33,7 @@ from projections.conversation.tool_events import TOOL_RULES, Rule
 
 def apply(state: Conversation, event: ev.Event, version: int, time: int) -> Conversation:
     """Apply one event; raises `UnknownEventError` for an unknown kind."""
-    try:
-        rule = RULES[type(event)]
-    except KeyError:
-        rule = _unknown
-    rule(state, event, version, time)
+    RULES.get(type(event), _unknown)(state, event, version, time)
     return state
 
 
@@ -50,10 +46,7 @@ def apply_batch(state: Conversation, batch: Batch, version: int) -> tuple[Conver
     for entry in batch.entries:
         if type(entry) is Entry:
             event = entry.event
-            try:
-                rule = rules[type(event)]
-            except KeyError:
-                rule = _unknown
+            rule = rules.get(type(event), _unknown)
             if rule is _rolled_back:
                 break
             rule(state, event, version, start + entry.after)
@@ -182,7 +175,7 @@ def _message_removed(state: Conversation, event: ev.MessageRemoved, _version: in
         if message.id in {compaction.message, compaction.summary}:
             coverage.undo(state, compaction.part)
     message.removed = True
-    for part in message.parts if state.asked else ():
+    for part in message.parts:
         state.asked.pop(part.id, None)
     state.newest_user = None
     state.reshaped = True
@@ -209,8 +202,7 @@ def _ended(state: Conversation, event: ev.PartEnded, _version: int, _time: int) 
         part.ended = True
         if event.metadata is not None:
             part.metadata = event.metadata
-        if state.tracks_changes:
-            state.mark_changed(message.id, event.part)
+        state.mark_changed(message.id, event.part)
 
 
 def _edited(state: Conversation, event: ev.PartEdited, _version: int, _time: int) -> None:

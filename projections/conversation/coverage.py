@@ -58,7 +58,7 @@ def end_provided(state: Conversation, message: Message, *, failed: bool = False)
             pending = [found.id for found in asked if found.place > answered]
             due = [each.message for each in state.compactions.values() if each.status in {"requested", "started"}]
             waiting = min((state.where[part][0].place for part in state.asked), default=None)
-            behind = () if waiting is None else _from(state, waiting)
+            behind = [found.id for found in state.messages.values() if waiting is not None and found.place >= waiting]
             compaction.kept = tuple(dict.fromkeys((*compaction.kept, *pending, *due, *behind)))
             complete(state, compaction)
 
@@ -109,11 +109,6 @@ def covered_messages(state: Conversation, compaction: Compaction, messages: Iter
 
 
 # -- helpers -------------------------------------------------------------------------------------
-
-
-def _from(state: Conversation, place: int) -> list[str]:
-    """Return the messages from a place on: a call that waits for a person keeps them."""
-    return [message.id for message in state.messages.values() if message.place >= place]
 
 
 def _counts(compaction: Compaction) -> bool:

@@ -42,7 +42,7 @@ class Changes(NamedTuple):
 
 
 class StoredConversation(msgspec.Struct, array_like=True):
-    """A conversation as it is encoded."""
+    """A conversation as it is encoded: the attributes of `Conversation` that are its state."""
 
     whole: bool
     messages: list[Message]
@@ -70,37 +70,6 @@ class Conversation:
     what changed since it last looked, from `track_changes` on; they, and the indexes `where`,
     `users` and `unsettled`, are no part of the state.
     """
-
-    __slots__ = (
-        "added",
-        "asked",
-        "boundaries",
-        "changed",
-        "compactions",
-        "header",
-        "heard",
-        "in_force",
-        "limits",
-        "messages",
-        "model",
-        "newest_place",
-        "newest_user",
-        "own",
-        "pins",
-        "policy",
-        "reshaped",
-        "rest",
-        "split",
-        "target",
-        "todos",
-        "tools",
-        "touches",
-        "tracks_changes",
-        "unsettled",
-        "users",
-        "where",
-        "whole",
-    )
 
     def __init__(self, *, whole: bool, own: str | None = None) -> None:
         """`own` is the target whose opaque compactions count; None: none of them does."""
@@ -158,44 +127,26 @@ class Conversation:
         """Canonical bytes: texts are joined, so it does not matter in how many pieces they came."""
         for name in [*self.split]:
             self.join_texts(self.messages[name])
-        plain = StoredConversation(
-            self.whole,
-            list(self.messages.values()),
-            list(self.compactions.values()),
-            self.in_force,
-            self.header,
-            self.rest,
-            self.tools,
-            self.model,
-            self.limits,
-            self.policy,
-            self.todos,
-            list(self.pins.values()),
-            list(self.touches),
-            self.heard,
-            self.own,
-            self.target,
-            self.boundaries,
-        )
-        return pack(plain)
+        kept = {name: getattr(self, name) for name in StoredConversation.__struct_fields__}
+        for name in ("messages", "compactions", "pins"):
+            kept[name] = [*kept[name].values()]
+        kept["touches"] = [*self.touches]
+        return pack(StoredConversation(**kept))
 
     @classmethod
     def decode(cls, data: bytes) -> Conversation:
         """The conversation again; ValueError if the bytes are of another shape."""
         plain = unpack(data, StoredConversation)
-        found = cls(whole=plain.whole, own=plain.own)
-        found.target, found.boundaries = plain.target, plain.boundaries
-        for message in plain.messages:
-            found.messages[message.id] = message
-            found._index(message)
+        found = cls(whole=plain.whole)
+        for name in StoredConversation.__struct_fields__:
+            setattr(found, name, getattr(plain, name))
+        found.messages = {message.id: message for message in plain.messages}
         found.compactions = {compaction.part: compaction for compaction in plain.compactions}
-        found.in_force = plain.in_force
-        found.header, found.rest, found.tools = plain.header, plain.rest, plain.tools
-        found.model, found.limits, found.policy = plain.model, plain.limits, plain.policy
-        found.todos, found.heard = plain.todos, plain.heard
-        found.newest_place = max((message.place for message in plain.messages if message.user), default=0)
         found.pins = {pin.pin: pin for pin in plain.pins}
         found.touches = dict.fromkeys(plain.touches)
+        for message in plain.messages:
+            found._index(message)
+        found.newest_place = max((message.place for message in plain.messages if message.user), default=0)
         found.where = {part.id: (message, part) for message in plain.messages for part in message.parts}
         found.asked = {
             part.id: part
@@ -360,8 +311,7 @@ class Conversation:
         self.split.discard(message.id)
         for part in message.parts:
             del self.where[part.id]
-            if self.asked:
-                self.asked.pop(part.id, None)
+            self.asked.pop(part.id, None)
 
 
 def is_from_user(message: Message) -> bool:

@@ -22,8 +22,7 @@ def _tool(state: Conversation, part: str) -> ToolPart | None:
     message, tool = found
     if type(tool) is not ToolPart:
         return None
-    if state.tracks_changes:
-        state.mark_changed(message.id, part)
+    state.mark_changed(message.id, part)
     return tool
 
 
@@ -31,8 +30,7 @@ def _running(state: Conversation, event: ev.ToolRunning, _version: int, _time: i
     tool = _tool(state, event.part)
     if tool is not None:
         tool.status, tool.input = "running", event.input
-        if tool.pieces:
-            tool.pieces = []
+        tool.pieces = []
         tool.title, tool.details = event.title, event.metadata
 
 
@@ -49,11 +47,9 @@ def _completed(state: Conversation, event: ev.ToolCompleted, _version: int, _tim
         return
     late = tool.interrupted
     tool.status = "completed"
-    if state.asked:
-        state.asked.pop(event.part, None)
+    state.asked.pop(event.part, None)
     tool.error, tool.interrupted = None, False
-    if tool.live:
-        tool.live = []
+    tool.live = []
     truncation = event.truncation
     if truncation is None:
         tool.output, tool.full = event.output, None
@@ -61,17 +57,15 @@ def _completed(state: Conversation, event: ev.ToolCompleted, _version: int, _tim
         tool.output, tool.full = truncation.preview, event.output
     tool.title, tool.details = event.title or tool.title, event.metadata
     tool.attachments = event.attachments
-    touches = () if late else touches_of(tool.tool, tool.input)  # an interruption has touched them
-    if touches:
-        state.add_touches(touches)
+    if not late:  # an interruption has touched them
+        state.add_touches(touches_of(tool.tool, tool.input))
 
 
 def _failed(state: Conversation, event: ev.ToolFailed, _version: int, _time: int) -> None:
     tool = _tool(state, event.part)
     if tool is not None:
         tool.status = "failed"
-        if state.asked:
-            state.asked.pop(event.part, None)
+        state.asked.pop(event.part, None)
         tool.error, tool.interrupted, tool.output = event.error, event.interrupted, event.output
         tool.details = event.metadata if event.metadata is not None else tool.details
         if tool.interrupted:  # how far it came is unknown
@@ -83,8 +77,7 @@ def _asked(state: Conversation, event: ev.CallAsked, _version: int, time: int) -
     if tool is not None:
         tool.status, tool.input, tool.reason, tool.asked = "asked", event.input, event.reason, time
         tool.error, tool.interrupted, tool.output = None, False, None
-        if tool.pieces:
-            tool.pieces = []
+        tool.pieces = []
         state.asked[event.part] = tool
 
 

@@ -17,6 +17,7 @@ import msgspec
 from projections.inspector.large_text import beginning
 from projections.replay.checkpoints import Checkpoints
 from projections.view.assembly import Assembly
+from projections.view.followed_view import Shown
 from projections.view.model_view import ModelView
 from projections.view.offer import offer_of
 from projections.view.options import DEFAULT
@@ -72,7 +73,7 @@ def window_tokens(session: Session, state: Conversation, version: int) -> int:
 def _view(session: Session, state: Conversation, version: int, assembly: Assembly) -> ModelView:
     text = partial(beginning, session, most=_COUNTED)
     system, offer = system_segments(state, text), offer_of(state, text)
-    return ModelView(session, version, DEFAULT, assembly.view(), system=system, offer=offer)
+    return ModelView(session, DEFAULT, Shown(version, assembly.view(), system, offer))
 
 
 class WindowSeries:

@@ -16,7 +16,8 @@ from eventlog.history import checkpoint_store
 from eventlog.history.ancestry import head_of
 from eventlog.history.ranges import Range, clipped
 from eventlog.log.contract import Log
-from projections.replay.projection import EventSource, Projection
+from eventlog.session.reader import SessionReader
+from projections.replay.projection import Projection
 
 S = TypeVar("S")
 
@@ -32,7 +33,7 @@ class Checkpoints:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def valid(self, projection: Projection[S], source: EventSource, upto: int, at: int) -> Iterator[tuple[int, S]]:
+    def valid(self, projection: Projection[S], source: SessionReader, upto: int, at: int) -> Iterator[tuple[int, S]]:
         """Yield the checkpoints up to version `upto` that fit the history right after `at`.
 
         The newest comes first.
@@ -44,7 +45,7 @@ class Checkpoints:
             if is_as_of(source, ranges, version):
                 yield version, state
 
-    def readable(self, projection: Projection[S], source: EventSource, upto: int) -> Iterator[tuple[int, S]]:
+    def readable(self, projection: Projection[S], source: SessionReader, upto: int) -> Iterator[tuple[int, S]]:
         """Yield the checkpoints up to version `upto` that decode, newest first, of any history."""
         forgotten = source.forgotten()
         for stream in reversed(source.ancestry()):
@@ -58,44 +59,37 @@ class Checkpoints:
                         continue
                     yield version, state
 
-    def save(self, projection: Projection[S], source: EventSource, version: int, state: S) -> int:
+    def save(self, projection: Projection[S], source: SessionReader, version: int, state: S) -> int:
         """Store the state right after `version`; return its bytes.
 
-        Checkpoints that are too close together are evicted.
+        Checkpoints that are too close together are evicted, and all of a session that was erased
+        meanwhile.
         """
         data = _mark(source.forgotten(), version) + projection.encode(state)
         most = max(2, min(MAX_CHECKPOINTS, MAX_BYTES // max(1, len(data))))
         checkpoint_store.save(
             self._log, _kind(projection), source.id, version, data, surplus=partial(_surplus, most=most)
         )
+        try:
+            head_of(self._log, source.id)
+        except ErasedError:
+            checkpoint_store.forget(self._log, _kind(projection), source.id)
         return len(data)
 
-    def leave(self, projection: Projection[S], source: EventSource, version: int, state: S) -> int:
+    def leave(self, projection: Projection[S], source: SessionReader, version: int, state: S) -> int:
         """Store a checkpoint as a reader may, whom a failure does not concern; return its bytes.
 
-        Nothing is left in a read-only log, and of a session that was erased meanwhile.
+        Nothing is left in a read-only log.
         """
         stored = 0
         if not self._log.read_only:
             with suppress(EventlogError):
                 stored = self.save(projection, source, version, state)
-                self.clear_erased(projection, source)
         return stored
 
-    def clear_erased(self, projection: Projection[S], source: EventSource) -> None:
-        """Delete what was just stored if the session was erased meanwhile."""
-        try:
-            head_of(self._log, source.id)
-        except ErasedError:
-            self.delete(projection, source)
-
-    def versions(self, projection: Projection[S], source: EventSource) -> list[int]:
+    def versions(self, projection: Projection[S], source: SessionReader) -> list[int]:
         """Return the versions that have a checkpoint, readable or not."""
         return checkpoint_store.versions(self._log, _kind(projection), source.id)
-
-    def delete(self, projection: Projection[S], source: EventSource) -> None:
-        """Delete all checkpoints of a projection and session."""
-        checkpoint_store.forget(self._log, _kind(projection), source.id)
 
 
 _MARKED = b"\xc1"
@@ -112,7 +106,7 @@ def _kind(projection: Projection[S]) -> str:
     return f"{projection.name} {projection.version}"
 
 
-def is_as_of(source: EventSource, ranges: list[tuple[int, int]], version: int) -> bool:
+def is_as_of(source: SessionReader, ranges: list[tuple[int, int]], version: int) -> bool:
     """Return whether effective ranges begin with the history as it was right after a version."""
     return [(first, min(last, version)) for first, last in ranges if first <= version] == source.effective_ranges(
         version

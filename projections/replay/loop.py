@@ -17,15 +17,14 @@ from typing import Generic, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from eventlog.codec.decoded import Span
-from eventlog.errors import NotFoundError
 from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted, PartStarted
 from eventlog.history.effective_history import END
 from eventlog.history.ranges import clipped, meets
+from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
-from eventlog.validation import require_version
 from eventlog.values import Snapshot
 from projections.replay.checkpoints import Checkpoints, is_as_of
-from projections.replay.projection import EventSource, NeedsReplay, Projection, apply_span
+from projections.replay.projection import NeedsReplay, Projection, apply_span
 
 S = TypeVar("S")
 
@@ -43,7 +42,7 @@ class StateAtVersion(NamedTuple, Generic[S]):
 
 
 def replay(
-    projection: Projection[S], source: EventSource, at: int | None = None, checkpoints: Checkpoints | None = None
+    projection: Projection[S], source: SessionReader, at: int | None = None, checkpoints: Checkpoints | None = None
 ) -> StateAtVersion[S]:
     """Return the state right after version `at` (now by default).
 
@@ -54,7 +53,7 @@ def replay(
     return StateAtVersion(follower.state, follower.version)
 
 
-def redact_parts(projection: Projection[S], state: S, parts: tuple[str, ...], source: EventSource, version: int) -> S:
+def redact_parts(projection: Projection[S], state: S, parts: tuple[str, ...], source: SessionReader, version: int) -> S:
     """Redact parts of a state by no event of its own: a parent's, or what came later."""
     for part in parts:
         state = apply_span(projection, state, Span(source.id, version, 0, 0, 0, PartRedacted(part)))
@@ -78,14 +77,15 @@ class Follower(Generic[S]):
     def __init__(
         self,
         projection: Projection[S],
-        source: EventSource,
+        source: SessionReader,
         checkpoints: Checkpoints | None = None,
         *,
         at: int | None = None,
     ) -> None:
         """Begin with the state right after version `at` (now by default)."""
         self._projection = projection
-        self._source = source
+        self.source = source
+        """Reads the session; another handle of it may take its place."""
         self._checkpoints = checkpoints
         self.saved: int = 0
         """Version of the checkpoint that the state came from, or was stored as; 0 without one."""
@@ -95,17 +95,19 @@ class Follower(Generic[S]):
         self._restart(at)
 
     def _restart(self, at: int | None) -> None:
-        """Begin again from the newest checkpoint that fits."""
+        """Begin again from the newest readable checkpoint, else from version 0."""
         self._broken = True
         """Whether an exception broke off `advance`, so that `state` may have half an append."""
-        version = _existing(self._source, at)
-        self.version: int
-        self.state: S
-        self.version, self.state = _newest(self._projection, self._source, version, self._checkpoints)
+        version = self.source.resolve(at)
+        self.version: int = 0
+        self.state: S = self._projection.initial()
+        if self._checkpoints is not None:
+            readable = self._checkpoints.readable(self._projection, self.source, version)
+            self.version, self.state = next(readable, (0, self.state))
         self.saved = self.version
-        self._way = _Waypoints(self._projection, self._source, self._checkpoints, self.saved)
+        self._count_from(self.version)
         self._redacted: tuple[str, ...] = ()
-        self._forgotten = clipped(self._source.forgotten(), 1, self.version)
+        self._forgotten = clipped(self.source.forgotten(), 1, self.version)
         """Forgotten versions, which the state leaves out."""
         self._broken = False
         self.advance(version)
@@ -119,13 +121,12 @@ class Follower(Generic[S]):
         Each event costs O(1). A rollback, an undone compaction and an earlier version cost a
         replay.
         """
-        version, state, projection, source = self.version, self.state, self._projection, self._source
+        version, state, projection, source = self.version, self.state, self._projection, self.source
         if self._broken or (to is not None and to < version):
             self._restart(to)
             return True
         forgotten = source.forgotten()
         self._broken = True
-        way = self._way
         is_forward = not forgotten or (
             clipped(forgotten, 1, version) == self._forgotten
             and not meets(forgotten, version + 1, END if to is None else to)
@@ -137,14 +138,15 @@ class Follower(Generic[S]):
                     is_forward = False
                     break
                 version = decoded.last
-                if version > way.after:
-                    self.left = way.leave(source, version, state)
+                if version > self._due:
+                    self._leave(version, state)
+                    self.left = version
         except NeedsReplay:
             is_forward = False
         if not is_forward:
-            version = _existing(source, to)
-            state, self.saved = _replay_effective(projection, source, version, self._checkpoints)
-            way.move(version)
+            version = source.resolve(to)
+            state, self.saved = self._replay_effective(version)
+            self._count_from(version)
             self._redacted, self.renewed = (), True
             self._forgotten = clipped(source.forgotten(), 1, version)
         changed = version > self.version or not is_forward
@@ -159,99 +161,56 @@ class Follower(Generic[S]):
         self._broken = False
         return changed
 
-    def follow(self, source: EventSource) -> None:
-        """Read on from another handle of the same session."""
-        self._source = source
-
     def save(self) -> None:
         """Store a checkpoint of the state; the caller must be allowed to write."""
         if self._checkpoints is not None and not self._broken:
-            size = self._checkpoints.save(self._projection, self._source, self.version, self.state)
-            self._way.move(self.version, size)
+            size = self._checkpoints.save(self._projection, self.source, self.version, self.state)
+            self._count_from(self.version, size)
             self.saved = self.version
 
+    # -- helpers -------------------------------------------------------------------------------
 
-# -- helpers -----------------------------------------------------------------------------------
+    def _count_from(self, version: int, size: int = 0) -> None:
+        """Count events from a version on, at which a checkpoint of `size` bytes may be."""
+        own = self.source.ancestry()[-1].first if self._inherits else 0
+        after = max(version + max(APART, size // _BYTES_AN_EVENT), own)
+        self._due: int = END if self._checkpoints is None else after
+        """Version after which a replay leaves a checkpoint; a fork leaves none of its parent's."""
 
-
-class _Waypoints(Generic[S]):
-    """The checkpoints that a replay leaves on its way, from the newest one on."""
-
-    __slots__ = ("_checkpoints", "_projection", "after")
-
-    def __init__(
-        self, projection: Projection[S], source: EventSource, checkpoints: Checkpoints | None, newest: int
-    ) -> None:
-        self._projection, self._checkpoints = projection, checkpoints
-        self.after = END if checkpoints is None else max(newest + APART, source.ancestry()[-1].first)
-        """Version after which one is due; a fork leaves none of its parent's versions."""
-
-    def leave(self, source: EventSource, version: int, state: S) -> int:
-        """Leave a checkpoint; return its version."""
+    def _leave(self, version: int, state: S) -> None:
+        """Leave a checkpoint on the way."""
         assert self._checkpoints is not None
-        self.move(version, self._checkpoints.leave(self._projection, source, version, state))
-        return version
+        self._count_from(version, self._checkpoints.leave(self._projection, self.source, version, state))
 
-    def move(self, version: int, size: int = 0) -> None:
-        """Count from a version on, at which a checkpoint of `size` bytes may be."""
-        if self._checkpoints is not None:
-            self.after = version + max(APART, size // _BYTES_AN_EVENT)
+    def _replay_effective(self, version: int) -> tuple[S, int]:
+        """Apply the effective history from a checkpoint; return the version as well.
 
-
-def _existing(source: EventSource, at: int | None) -> int:
-    """Return version `at`, or the newest for None.
-
-    `NotFoundError` if there is no such version.
-    """
-    version = source.version
-    if at is None:
-        return version
-    require_version(at)
-    if not 1 <= at <= version:
-        raise NotFoundError("version", str(at), session=source.id)
-    return at
-
-
-def _newest(
-    projection: Projection[S], source: EventSource, version: int, checkpoints: Checkpoints | None
-) -> tuple[int, S]:
-    """Return the newest readable checkpoint up to a version, else the state at version 0."""
-    if checkpoints is not None:
-        for start, state in checkpoints.readable(projection, source, version):
-            return start, state
-    return 0, projection.initial()
+        Goes back to an older checkpoint as long as the state has evicted what has to come back.
+        """
+        projection, source, checkpoints = self._projection, self.source, self._checkpoints
+        ranges = source.effective_ranges(version)
+        undone: set[str] = set()
+        limit = version
+        while True:
+            start, state = 0, projection.initial()
+            if checkpoints is not None:
+                start, state = next(checkpoints.valid(projection, source, limit, version), (0, state))
+            self._count_from(start)
+            try:
+                for span in source.history(version, start):
+                    state = apply_span(projection, state, _without_effect(span, undone))
+                    if span.last > self._due and not undone and is_as_of(source, ranges, span.last):
+                        self._leave(span.last, state)
+            except NeedsReplay as needed:
+                if needed.part in undone:
+                    limit = start - 1
+                else:  # together with all others undone by then: many undone compactions cost one more replay
+                    undone |= {needed.part} | _undone_compactions(source, version, start)
+                continue
+            return state, start
 
 
-def _replay_effective(
-    projection: Projection[S], source: EventSource, version: int, checkpoints: Checkpoints | None
-) -> tuple[S, int]:
-    """Apply the effective history from a checkpoint; return the version as well.
-
-    Goes back to an older checkpoint as long as the state has evicted what has to come back.
-    """
-    undone: set[str] = set()
-    limit = version
-    while True:
-        start, state = 0, None
-        if checkpoints is not None:
-            start, state = next(checkpoints.valid(projection, source, limit, version), (0, None))
-        applied = projection.initial() if state is None else state
-        way, ranges = _Waypoints(projection, source, checkpoints, start), source.effective_ranges(version)
-        try:
-            for span in source.history(version, start):
-                applied = apply_span(projection, applied, _without_effect(span, undone))
-                if span.last > way.after and not undone and is_as_of(source, ranges, span.last):
-                    way.leave(source, span.last, applied)
-        except NeedsReplay as needed:
-            if needed.part in undone:
-                limit = start - 1
-            else:  # together with all others undone by then: many undone compactions cost one more replay
-                undone |= {needed.part} | _undone_compactions(source, version, start)
-            continue
-        return applied, start
-
-
-def _undone_compactions(source: EventSource, version: int, after: int) -> set[str]:
+def _undone_compactions(source: SessionReader, version: int, after: int) -> set[str]:
     """Return the compactions that events after `after` undid, in the history as of `version`."""
     items = (span.item for span in source.history(version, after))
     return {item.part for item in items if isinstance(item, CompactionUndone)}

@@ -5,14 +5,12 @@ A projection does no I/O and uses neither a clock nor random numbers.  `loop.py`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
 from eventlog.codec.batch import Batch
-from eventlog.codec.decoded import DecodedCommit, Span
+from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import Event, RecordForgotten, RolledBack
-from eventlog.history.effective_history import StreamRange
 
 S = TypeVar("S")
 
@@ -70,44 +68,6 @@ class Projection(Protocol[S]):
 
     def decode(self, data: bytes) -> S:
         """Decode a state; raises if the bytes are not an encoded state."""
-        ...
-
-
-class EventSource(Protocol):
-    """The events of one session as the replay loop reads them; `Session` is one."""
-
-    @property
-    def id(self) -> str:
-        """The session's id."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """Version of the newest event."""
-        ...
-
-    def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
-        """Every event of versions `after + 1 .. upto`, append by append, rolled-back ones too."""
-        ...
-
-    def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
-        """The effective history right after version `at`, from `after + 1` on."""
-        ...
-
-    def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
-        """The versions of the effective history, as closed ascending ranges."""
-        ...
-
-    def ancestry(self) -> tuple[StreamRange, ...]:
-        """The streams that hold these events: the eldest parent first, the session's own last."""
-        ...
-
-    def inherited_redactions(self) -> tuple[str, ...]:
-        """Parts that a fork inherited and that were redacted in a parent."""
-        ...
-
-    def forgotten(self) -> tuple[tuple[int, int], ...]:
-        """Ranges of forgotten versions, which are effective at no version."""
         ...
 
 

@@ -19,9 +19,9 @@ from eventlog.errors import CallError, DamagedError, NotFoundError
 from eventlog.errors.base import brief
 from eventlog.session.session import Session
 from eventlog.validation import require, require_or_none
-from projections.reports.step_requests import RENDERERS, StepHistory, StepRequest, StepRequests, render_record
+from projections.reports.step_requests import StepHistory, StepRequest, StepRequests, render_record
 from projections.requests.forms import FORMS, RequestForm, digest, recorded_form
-from projections.view.digest import digest_of
+from projections.view.digest import RENDERER, digest_of
 from projections.window.compaction.record import SUMMARY_FORM, SUMMARY_RENDERER
 
 if TYPE_CHECKING:
@@ -111,9 +111,9 @@ class _Auditor:
             reason = "the step was recorded without a digest"
         elif event.view_digest == NO_DIGEST:
             verdict, reason = "redacted", "a part of the view was redacted, and a scrub removed the digest"
-        elif rendered is None or (rendered.renderer not in RENDERERS and rendered.renderer != SUMMARY_RENDERER):
+        elif rendered is None or rendered.renderer not in {RENDERER, SUMMARY_RENDERER}:
             named = rendered.renderer if rendered is not None else "an unreadable name"
-            reason = f"the view was rendered by {named}; this program has {', '.join(RENDERERS)} and {SUMMARY_RENDERER}"
+            reason = f"the view was rendered by {named}; this program has {RENDERER} and {SUMMARY_RENDERER}"
         else:
             rebuilt, verdict, reason = self._compared(step, event.view_version, event.view_digest, rendered)
             body, difference = self._compared_body(event)

@@ -85,13 +85,6 @@ class _Call(NamedTuple):
         return self.tokens.cache_read + self.tokens.cache_write
 
 
-class _Overlap(NamedTuple):
-    """Tokens of a request that the one before had, too: all of them, and those in front."""
-
-    shared: int
-    front: int
-
-
 def cache_uses(
     session: Session, first: int = 1, last: int | None = None, *, rules: Mapping[str, CacheRules] | None = None
 ) -> Iterator[CacheUse]:
@@ -109,20 +102,17 @@ def cache_uses(
     return _Comparison(session, history, rules or {}).uses(first, last or len(history.steps))
 
 
-def newest_cache_use(session: Session, *, rules: Mapping[str, CacheRules] | None = None) -> CacheUse | None:
+def newest_cache_use(session: Session) -> CacheUse | None:
     """Return what the newest turn's step with reported usage read from the cache.
 
-    None unless it, and one before it, are among the newest 8,192 events. `rules` are those of
-    `cache_uses`.
+    None unless it, and one before it, are among the newest 8,192 events.
     """
-    require(Session, session, "cache uses are those of a Session")
-    require_or_none(Mapping, rules, "rules are a mapping of words to CacheRules")
     version = session.version
     for width in _TAIL:
         history = _CallHistory(session, max(0, version - width))
         turns = [place + 1 for place in sorted(history.calls) if history.steps[place].event.purpose == "turn"]
         if len(turns) > 1 or (turns and width >= version):
-            newest = next(_Comparison(session, history, rules or {}).uses(turns[-1], turns[-1]))
+            newest = next(_Comparison(session, history, {}).uses(turns[-1], turns[-1]))
             return replace(newest, step=None)
         if history.others and not turns:  # this program records no steps
             break
@@ -246,8 +236,13 @@ class _Comparison:
             return replace(use, cause=found.cause, event=found.event)
         return replace(use, cause="expired" if is_late else "not known")
 
-    def _overlap(self, one: StepRequest, two: StepRequest, found: PrefixBreak, earlier: _Call, call: _Call) -> _Overlap:
-        """Tokens that two requests share, by whichever of them has less that the other has not."""
+    def _overlap(
+        self, one: StepRequest, two: StepRequest, found: PrefixBreak, earlier: _Call, call: _Call
+    ) -> tuple[int, int]:
+        """Tokens that two requests share, and those in front of their first difference.
+
+        By whichever of them has less that the other has not.
+        """
         common = sequence(one.messages).common(sequence(two.messages))
         was, now = (sequence(request.messages).since(common) for request in (one, two))
         parts = [[part for message in messages for part in message.parts] for messages in (was, now)]
@@ -262,7 +257,7 @@ class _Comparison:
             shared.append((alone, whole.read - round(ratio * alone)))
             front.append((behind, whole.read - round(ratio * behind)))
         in_front = 0 if found.place == HEAD else max(0, min(front)[1])
-        return _Overlap(max(0, min(min(shared)[1], call.read)), in_front)
+        return max(0, min(min(shared)[1], call.read)), in_front
 
     def _counter(self, model: Model | None) -> ViewCounter:
         name = "" if model is None else model.name

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from eventlog import events as ev
@@ -90,7 +91,6 @@ class ChangeLog:
         self._messages: dict[str, str] = {}
         """By part its message."""
         self._changes: list[_Change] = []
-        self._versions: list[int] = []
 
     def add(self, span: Span) -> None:
         """Take in the events of a span."""
@@ -128,8 +128,7 @@ class ChangeLog:
             case ev.CompactionCompleted() | ev.CompactionFailed() | ev.CompactionUndone():
                 self._note_parts(version, "compaction", item.part)
             case ev.RolledBack():
-                self._changes.append(_Change(version, "rollback", since=item.to))
-                self._versions.append(version)
+                self._note(version, "rollback", since=item.to)
             case ev.PartEdited():
                 self._note_parts(version, "edit", item.part)
             case ev.PartRemoved():
@@ -140,8 +139,7 @@ class ChangeLog:
                 self._note_parts(version, "redaction", item.part)
             case ev.RecordForgotten():
                 first = min((first for first, _ in item.ranges), default=version)
-                self._changes.append(_Change(version, "forgetting", since=first - 1))
-                self._versions.append(version)
+                self._note(version, "forgetting", since=first - 1)
             case _:
                 pass
 
@@ -172,17 +170,17 @@ class ChangeLog:
 
     # -- helpers -------------------------------------------------------------------------------
 
-    def _note(self, version: int, cause: Cause, *messages: str) -> None:
-        self._changes.append(_Change(version, cause, frozenset(messages)))
-        self._versions.append(version)
+    def _note(self, version: int, cause: Cause, *messages: str, since: int = 0) -> None:
+        self._changes.append(_Change(version, cause, frozenset(messages), since))
 
     def _note_parts(self, version: int, cause: Cause, *parts: str) -> None:
         self._note(version, cause, *{self._messages[part] for part in parts if part in self._messages})
 
     def _between(self, after: int, upto: int) -> list[_Change]:
         """The changes of versions `after + 1 .. upto` that no rollback took, the newest first."""
-        versions, found, taken = self._versions, list[_Change](), upto + 1
-        for change in self._changes[bisect_right(versions, after) : bisect_right(versions, upto)][::-1]:
+        found, taken = list[_Change](), upto + 1
+        first, end = (bisect_right(self._changes, at, key=attrgetter("version")) for at in (after, upto))
+        for change in self._changes[first:end][::-1]:
             if change.version < taken or change.cause in _LASTING:
                 found.append(change)
             if change.cause == "rollback" and change.version < taken:

@@ -7,13 +7,13 @@ deltas and usage are counted in everything that was recorded. No body is read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
+from eventlog.history.ranges import covers
 from eventlog.session.session import Session
 from eventlog.validation import require
 from eventlog.values import Tool
@@ -108,11 +108,11 @@ class _Tally:
 
 
 def session_stats(session: Session) -> SessionStats:
-    """Return the counts of a session; reads its events, the effective ones twice."""
+    """Return the counts of a session; reads its events."""
     require(Session, session, "statistics are those of a Session")
     info, models = session.info, session.store.host.models
     version = session.version
-    base = version - info.events
+    base, ranges, tally = version - info.events, session.reader.effective_ranges(version), _Tally()
     kinds: Counter[str] = Counter()
     deltas = characters = 0
     spending: tuple[list[Span], list[Span]] = ([], [])
@@ -129,14 +129,13 @@ def session_stats(session: Session) -> SessionStats:
             characters += len(item.text)
         elif isinstance(item, ev.UsageRecorded):
             spending[span.first <= base].append(span)
-    tally = _Tally()
-    for event in _effective(session.history(version)):
-        tally.count(event)
+        elif covers(ranges, span.first):
+            tally.count(item)
     return SessionStats(
         version=version,
         events=info.events,
         inherited=base,
-        hidden=version - sum(last - first + 1 for first, last in session.reader.effective_ranges(version)),
+        hidden=version - sum(last - first + 1 for first, last in ranges),
         kinds=dict(kinds.most_common()),
         deltas=deltas,
         delta_characters=characters,
@@ -147,10 +146,3 @@ def session_stats(session: Session) -> SessionStats:
         usage=usage_by_model(spending[0], models),
         inherited_usage=usage_by_model(spending[1], models),
     )
-
-
-def _effective(spans: Iterable[Span]) -> Iterator[ev.Event]:
-    """Yield the events of a history without its deltas."""
-    for span in spans:
-        if not isinstance(span.item, DeltaRun):
-            yield span.item

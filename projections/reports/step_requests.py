@@ -21,7 +21,6 @@ from projections.conversation.state import Conversation
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import state_at
 from projections.view.assembly import Assembly
-from projections.view.digest import RENDERER
 from projections.view.offer import OfferReader
 from projections.view.options import RenderOptions
 from projections.view.system_prompt import SystemPrompt
@@ -33,12 +32,6 @@ if TYPE_CHECKING:
     from eventlog.codec.decoded import Span
     from eventlog.values import Model
     from projections.view.neutral import NeutralMessage
-
-RENDERERS: dict[str, type[Assembly]] = {RENDERER: Assembly}
-"""The builder of views for each renderer that a step may name.
-
-A change of a view's content gives `RENDERER` a new name; the old builder stays here under the old
-name, so that earlier steps are rebuilt as they were sent."""
 
 
 class StepRequest(NamedTuple):
@@ -153,9 +146,8 @@ class StepRequests:
         state = self._state = self._follower.advance(options, version)
         self.shown = target_named(state, options), state.in_force
         options = addressed(state, options)
-        build = RENDERERS.get(rendered.renderer, Assembly)
-        if type(self._assembly) is not build or state is not before or options != self._options:
-            self._assembly = build(state, options, self._session.text)
+        if self._assembly is None or state is not before or options != self._options:
+            self._assembly = Assembly(state, options, self._session.text)
             self._options = options
         return next((part for part in sorted(self.history.redacted) if part in state.where), "")
 

@@ -14,6 +14,7 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
+from eventlog.history.ranges import covers
 from eventlog.models.catalogue import ModelCatalogue
 from eventlog.session.session import Session
 from eventlog.values import Limits, Opaque
@@ -105,7 +106,7 @@ def timeline(session: Session) -> Timeline:
             accumulator.words.deltas(item)
             continue
         accumulator.kinds[type(item).__name__] += 1
-        hidden = not isinstance(item, ev.LASTING) and not any(first <= span.first <= last for first, last in ranges)
+        hidden = not (isinstance(item, ev.LASTING) or covers(ranges, span.first))
         new = accumulator.entries(item, span.first, span.time)
         entries.extend(msgspec.structs.replace(entry, hidden=True) if hidden else entry for entry in new)
     forks = sorted(info.id for info in session.store.sessions() if info.fork_of == session.id)

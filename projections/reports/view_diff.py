@@ -12,19 +12,20 @@ import msgspec
 
 from eventlog.events import Pruned
 from eventlog.session.session import Session
-from projections.conversation.parts import CompactionPart, FilePart, Message, Part, ReasoningPart, ToolPart
+from projections.conversation.parts import FilePart, Message, Part, ReasoningPart, ToolPart
 from projections.conversation.state import Conversation
 from projections.reports.wording import counted
 from projections.view.carryover_text import carried_text
 from projections.view.explain import reason_in, reason_outside
-from projections.view.message_rendering import MessageRenderer
-from projections.view.neutral import File, NeutralPart, Text
+from projections.view.message_rendering import renderer_of
+from projections.view.neutral import NeutralPart, Text
 from projections.view.opening_words import words_of
-from projections.view.options import DEFAULT, RenderOptions
+from projections.view.options import DEFAULT
 from projections.view.part_rendering import PartRendering, Resolver
-from projections.view.selection import boundary_of, carryover_of, shows_question, visible_messages
+from projections.view.selection import carryover_of, visible_messages
 from projections.view.targets import state_for
 from projections.view.token_count import ViewCounter, counter_of
+from projections.window.sizing.breakdown import kind_of_part
 
 Kind: TypeAlias = Literal[
     "added", "compacted", "rolled-back", "later", "removed", "pruned", "restored", "changed", "hidden"
@@ -42,7 +43,7 @@ class PartChange(msgspec.Struct, frozen=True):
     message: str
     part: str
     what: str
-    """"text", "reasoning", "file", the tool's name, "compaction" or "carried"."""
+    """The kind of the part, such as "text", the tool's name, or "carried"."""
     before: int
     """Its tokens in the first view."""
     after: int
@@ -139,7 +140,6 @@ def diff(
     session: Session,
     first: int,
     second: int,
-    options: RenderOptions = DEFAULT,
     *,
     resolve: Resolver | None = None,
     states: Sequence[Conversation] = (),
@@ -150,10 +150,10 @@ def diff(
     they are at hand. Raises `NotFoundError` for an unknown version.
     """
     resolve = resolve or session.text
-    counter = counter_of(session.id, session.store.log, options.model)
-    states = states or [state_for(session, version, options).state for version in (first, second)]
-    before = _shown(states[0], options, counter, resolve, {})
-    after = _shown(states[1], options, counter, resolve, before)
+    counter = counter_of(session.id, session.store.log, None)
+    states = states or [state_for(session, version, DEFAULT).state for version in (first, second)]
+    before = _shown(states[0], counter, resolve, {})
+    after = _shown(states[1], counter, resolve, before)
     changes: list[PartChange] = []
     kind: Kind
     for name, was in before.items():
@@ -162,7 +162,7 @@ def diff(
             if name.endswith("/carried"):
                 kind = "compacted" if first < second else "later"
             else:
-                reason = reason_in(states[1], options, session.text, name)
+                reason = reason_in(states[1], DEFAULT, session.text, name)
                 kind = _GONE.get(reason or reason_outside(session.reader, second, name), "hidden")
             changes.append(was.change(kind, name, was.tokens, 0))
         elif now.content != was.content:
@@ -192,15 +192,14 @@ def _prunes(session: Session, first: int, second: int, parts: set[str]) -> Itera
 
 def _shown(
     state: Conversation,
-    options: RenderOptions,
     counter: ViewCounter,
     resolve: Resolver,
     known: Mapping[str, _ShownPart],
 ) -> dict[str, _ShownPart]:
     """Return the shown parts of a view by id, in order; those that are `known` are counted."""
     shown: dict[str, _ShownPart] = {}
-    for message in visible_messages(state, options):
-        for name, what, rendered, cleared in _parts(state, message, options, resolve):
+    for message in visible_messages(state, DEFAULT):
+        for name, what, rendered, cleared in _parts(state, message, resolve):
             content = (*rendered.said, *rendered.results, *rendered.media)
             same = known.get(name)
             if same is not None and same.content == content:
@@ -211,23 +210,16 @@ def _shown(
     return shown
 
 
-def _parts(
-    state: Conversation, message: Message, options: RenderOptions, resolve: Resolver
-) -> Iterator[tuple[str, str, PartRendering, int]]:
-    draft = MessageRenderer(
-        message,
-        options,
-        resolve,
-        shows_question=message.user and shows_question(state, message, options),
-        boundary=boundary_of(state, message),
-    )
+def _parts(state: Conversation, message: Message, resolve: Resolver) -> Iterator[tuple[str, str, PartRendering, int]]:
+    draft = renderer_of(state, message, DEFAULT, resolve)
     if draft.is_left_out():
         return
     for part in message.parts:
         rendered = draft.rendered(part)
         if rendered.shown:
-            yield part.id, _what(part, rendered), rendered, _cleared(part)
-    carried = carryover_of(state, message) if options.carry else None
+            what = part.tool if isinstance(part, ToolPart) else kind_of_part(part)
+            yield part.id, what, rendered, _cleared(part)
+    carried = carryover_of(state, message)
     if carried is not None:
         yield f"{message.id}/carried", "carried", PartRendering((Text(carried_text(carried, resolve)),)), 0
 
@@ -236,14 +228,3 @@ def _cleared(part: Part) -> int:
     if isinstance(part, ToolPart):
         return part.pruned + part.arguments_pruned
     return isinstance(part, (ReasoningPart, FilePart)) and part.pruned
-
-
-def _what(part: Part, rendered: PartRendering) -> str:
-    match part:
-        case ToolPart():
-            return part.tool
-        case CompactionPart():
-            return "compaction"
-        case _:
-            content = rendered.said[0] if rendered.said else None
-            return "file" if isinstance(content, File) else type(content).__name__.lower()

@@ -7,7 +7,7 @@ it about: the prune, compaction, rollback, redaction or removal.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
@@ -19,13 +19,17 @@ from projections.reports.first_words import FirstWords
 from projections.view.explain import Explanation, Reason
 from projections.view.model_view import ModelView
 from projections.view.opening_words import arguments, opening
-from projections.view.options import DEFAULT, RenderOptions
+
+if TYPE_CHECKING:
+    from eventlog.codec.decoded import Span
+
+Kind: TypeAlias = Literal["prune", "compaction", "rollback", "redaction", "removal", "media"]
 
 
 class Cause(msgspec.Struct, frozen=True):
     """The event that decided it."""
 
-    kind: Literal["prune", "compaction", "rollback", "redaction", "removal", "media"]
+    kind: Kind
     version: int
     time: int
     """UTC milliseconds."""
@@ -73,12 +77,12 @@ _CAUSES: dict[Reason, str] = {
 }
 
 
-def explain_part(session: Session, name: str, at: int | None = None, options: RenderOptions = DEFAULT) -> Visibility:
+def explain_part(session: Session, name: str, at: int | None = None) -> Visibility:
     """Return why the part or message `name` is in the view right after a version, or is not.
 
     `NotFoundError` if the session has none of this name.
     """
-    view = ModelView.of(session, at, options)
+    view = ModelView.of(session, at)
     return _Search(view.explain(name), view.boundary).visibility(session, view.version)
 
 
@@ -114,7 +118,7 @@ class _Search:
             if isinstance(item, ev.ToolRunning) and item.part == self._explained.id:
                 self._input = session.text(item.input)
             if span.first <= version:
-                self._note(item, span.first, span.time)
+                self._note(item, span)
         wanted = _CAUSES.get(self._explained.reason)
         cause = next((each for each in reversed(self._causes) if each.kind == wanted), None)
         said = self._words.by_version(session.text)
@@ -149,48 +153,37 @@ class _Search:
                 return
         self._message_added = added.get(self._message, (0, ""))[0]
 
-    def _note(self, event: ev.Event, version: int, time: int) -> None:
+    def _note(self, event: ev.Event, span: Span) -> None:
         """Note an event that may have taken the name out of the view."""
+        if isinstance(event, ev.CompactionUndone):
+            compactions = [each for each in self._causes if each.kind == "compaction"]
+            if compactions:
+                self._causes.remove(compactions[-1])
+        elif (found := self._cause(event)) is not None:
+            kind, what, concerns = found
+            self._numbers[kind] += 1
+            if concerns:
+                self._causes.append(Cause(kind, span.first, span.time, self._numbers[kind], what))
+
+    def _cause(self, event: ev.Event) -> tuple[Kind, str, bool] | None:
+        """Return what an event does, its words, and whether that concerns the name."""
+        name = self._explained.id
         match event:
             case ev.Pruned():
-                self._cause(
-                    "prune",
-                    version,
-                    time,
-                    event.policy,
-                    concerns=self._explained.id in (*event.parts, *event.arguments),
-                )
+                return "prune", event.policy, name in (*event.parts, *event.arguments)
             case ev.PartStarted(kind=Opaque()):
-                concerns = bool(self._added) and event.part == self._boundary
-                self._cause("compaction", version, time, "", concerns=concerns)
+                return "compaction", "", bool(self._added) and event.part == self._boundary
             case ev.CompactionCompleted():
-                self._cause("compaction", version, time, event.summary, concerns=bool(self._added))
-            case ev.CompactionUndone():
-                compactions = [each for each in self._causes if each.kind == "compaction"]
-                if compactions:
-                    self._causes.remove(compactions[-1])
+                return "compaction", event.summary, bool(self._added)
             case ev.RolledBack():
-                self._cause("rollback", version, time, str(event.to), concerns=event.to < self._added)
+                return "rollback", str(event.to), event.to < self._added
             case ev.MediaReplaced():
-                self._cause("media", version, time, event.reason, concerns=event.part == self._explained.id)
+                return "media", event.reason, event.part == name
             case ev.PartRedacted():
-                self._cause("redaction", version, time, event.reason, concerns=event.part == self._explained.id)
+                return "redaction", event.reason, event.part == name
             case ev.PartRemoved():
-                self._cause("removal", version, time, "", concerns=event.part == self._explained.id)
+                return "removal", "", event.part == name
             case ev.MessageRemoved():
-                self._cause("removal", version, time, "", concerns=event.message == self._message)
+                return "removal", "", event.message == self._message
             case _:
-                pass
-
-    def _cause(
-        self,
-        kind: Literal["prune", "compaction", "rollback", "redaction", "removal", "media"],
-        version: int,
-        time: int,
-        what: str,
-        *,
-        concerns: bool,
-    ) -> None:
-        self._numbers[kind] += 1
-        if concerns:
-            self._causes.append(Cause(kind, version, time, self._numbers[kind], what))
+                return None

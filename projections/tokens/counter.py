@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from projections.tokens.encodings import DEFAULT_ENCODING, ENCODINGS, count_piece, encoder, encoding_for
+from eventlog.errors import NotFoundError
+from projections.tokens.encodings import DEFAULT_ENCODING, ENCODINGS, count_piece
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,9 @@ WINDOW = 2048
 
 A power of two, so that runs of one character are cut where their tokens end.
 """
+
+CHUNK = 1 << 20
+"""Characters encoded at a time, so that a large text is not held twice."""
 
 _PER_THOUSAND = {"o200k_base": (235, 720), "cl100k_base": (235, 1190)}
 """Tokens per thousand ASCII characters and per thousand others.
@@ -48,7 +52,7 @@ class Counter(Protocol):
         ...
 
     def estimate(self, chars: int, utf8: int) -> int:
-        """Estimate the tokens of a text by its characters and UTF-8 bytes, without reading it."""
+        """Estimate the tokens of a text by its characters and UTF-8 bytes, while it streams."""
         ...
 
 
@@ -66,11 +70,6 @@ class TokenCounter:
 
     def __init__(self, encoding: str = DEFAULT_ENCODING) -> None:
         self.name = encoding
-
-    @classmethod
-    def for_model(cls, model: str) -> TokenCounter:
-        """Return the counter for a model name; see `encoding_for`."""
-        return cls(encoding_for(model))
 
     def count(self, text: str) -> int:
         """Return the number of tokens; the first count may raise as `encoder` does."""
@@ -105,14 +104,24 @@ class CharsCounter:
         return (chars + 2) // 4
 
 
+def utf8_length(text: str) -> int:
+    """Return the text's UTF-8 bytes, three for each lone surrogate.
+
+    The sum over the pieces of a text is that of the whole.
+    """
+    if text.isascii():
+        return len(text)
+    pieces = (text[at : at + CHUNK] for at in range(0, len(text), CHUNK))
+    return sum(len(piece.encode("utf-8", "surrogatepass")) for piece in pieces)
+
+
 def counter_named(name: str) -> Counter:
     """Return the counter that a recorded name means; raises `NotFoundError` for another."""
     if name == CharsCounter.name:
         return CharsCounter()
-    counter = TokenCounter(name)
     if name not in ENCODINGS:
-        encoder(name)
-    return counter
+        raise NotFoundError("encoding", name)
+    return TokenCounter(name)
 
 
 def split(text: str, limit: int) -> Iterator[tuple[str, bool]]:

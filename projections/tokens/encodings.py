@@ -3,21 +3,32 @@
 Nothing is loaded at import.  The first count reads the vocabulary (0.1 s for o200k_base).  More
 than a few short texts import tiktoken and build its tables (0.25 s more, and 50 MB that stay, two
 thirds of them tables).  tiktoken's own registry is not used, because it downloads.
+
+A vocabulary is published as text: one line `base64(token) SPACE rank NEWLINE` per token, ranks 0,
+1, 2 … in order.  `projections/vocab/NAME.ranks` holds the same facts as `zstd(table)`, where
+`table` is a msgpack array of the tokens' bytes in rank order; a token's rank is its place.  Read
+this way the 200,000 tokens of o200k_base become a dictionary in a quarter of the time that the text
+form takes (0.055 s for 0.21).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventlog.errors import NotFoundError
+import msgspec
+
+from eventlog.compression import ZSTANDARD_MARK, unpack
+from eventlog.errors import DamagedError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tiktoken import Encoding
+
+FOLDER = Path(__file__).resolve().parents[1] / "vocab"
 
 DEFAULT_ENCODING = "o200k_base"
 """For every model not listed below. For models of other makers it is an approximation that
@@ -39,8 +50,8 @@ class Definition(NamedTuple):
     """How text is cut into the pieces that are encoded one by one."""
     ascii: str
     """The pattern for ASCII text, in the syntax of `re`."""
-    special: Mapping[str, int]
-    """Tokens with a meaning to the model.  Counting takes their spellings as ordinary text."""
+    table: str
+    """SHA-256 (hexadecimal) of the unpacked table, checked whenever it is read."""
 
 
 _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -55,13 +66,7 @@ ENCODINGS = {
             r"'(?i:[sdmt]|ll|ve|re)|[^\r\nA-Za-z0-9]?+[A-Za-z]++|[0-9]{1,3}+| ?[^\sA-Za-z0-9]++[\r\n]*+"
             r"|\s++\Z|\s*[\r\n]|\s+(?!\S)|\s"
         ),
-        special={
-            "<|endoftext|>": 100257,
-            "<|fim_prefix|>": 100258,
-            "<|fim_middle|>": 100259,
-            "<|fim_suffix|>": 100260,
-            "<|endofprompt|>": 100276,
-        },
+        table="ed0816e2b705c3b6474af6314071f4fdeebd9b5862af1ff3d3f9136711a8a00c",
     ),
     "o200k_base": Definition(
         pattern="|".join(
@@ -86,7 +91,7 @@ ENCODINGS = {
                 r"\s+",
             )
         ),
-        special={"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
+        table="21be86ee43e53a592c4dc0621c2eca9af6bc4c29df3c9a2161e452e4ecccab5d",
     ),
 }
 
@@ -213,21 +218,29 @@ def _build(name: str) -> Encoding:
     # Imported here because most programs never count much: 20 ms and a native library.
     from tiktoken import Encoding
 
-    definition = ENCODINGS[name]
     first = _first.pop(name, None)  # before its ranks are used up
     ranks = _ranks(name) if first is None else first.ranks
-    built = Encoding(
-        name,
-        pat_str=definition.pattern,
-        mergeable_ranks=ranks,
-        special_tokens=dict(definition.special),
-    )
+    # What looks like a special token is counted as ordinary text, so none is defined.
+    built = Encoding(name, pat_str=ENCODINGS[name].pattern, mergeable_ranks=ranks, special_tokens={})
     # The native encoder has its own copy; the object keeps this one only to pickle itself.
     ranks.clear()
     return built
 
 
 def _ranks(name: str) -> dict[bytes, int]:
-    from projections.tokens.vocabulary import read_tokens
-
     return {token: rank for rank, token in enumerate(read_tokens(name))}
+
+
+def read_tokens(name: str) -> list[bytes]:
+    """Return the tokens of an encoding in rank order.
+
+    `DamagedError` when the file is missing or its content is not, bit for bit, the published
+    vocabulary's.
+    """
+    try:
+        table = unpack(ZSTANDARD_MARK + (FOLDER / f"{name}.ranks").read_bytes())
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"the vocabulary {name} cannot be read; install the package again") from error
+    if hashlib.sha256(table).hexdigest() != ENCODINGS[name].table:
+        raise DamagedError(f"the vocabulary {name} is not the published one; install the package again")
+    return msgspec.msgpack.decode(table, type=list[bytes])

@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.events import RecordForgotten
 from eventlog.history.catalog import entry_of
-from eventlog.history.effective_history import StreamRange
 from eventlog.history.ranges import Range, merged, without
 from eventlog.log.commit import Head
 from eventlog.session.session import Session
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower, redact_parts, replay
-from projections.replay.projection import EventSource, Projection
+from projections.replay.projection import Projection
 from projections.verify.streams import Problem, StreamCheck
 
 COMPARISONS = 8
@@ -34,59 +32,22 @@ def deep_checks(
     yield partial(_rows, session, version)
 
 
-class _SessionAt:
-    """A session as it was at an earlier version, which can advance, as a live reader sees it."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.id = session.id
-        self.version = 0
-
-    def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
-        """Yield every event of versions `after + 1 .. upto`, append by append."""
-        return self._session.reader.decoded_commits(after, self.version if upto is None else min(upto, self.version))
-
-    def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
-        """Return the effective history right after version `at`."""
-        version = self.version if at is None else at
-        return self._session.history(version, after) if version else iter(())
-
-    def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
-        """Return the version ranges of the effective history."""
-        version = self.version if at is None else at
-        return self._session.reader.effective_ranges(version) if version else []
-
-    def ancestry(self) -> tuple[StreamRange, ...]:
-        """The streams of the session and its parents."""
-        return self._session.reader.ancestry()
-
-    def inherited_redactions(self) -> tuple[str, ...]:
-        """Parts that a fork inherited and that were redacted in a parent."""
-        return self._session.reader.inherited_redactions()
-
-    def forgotten(self) -> tuple[tuple[int, int], ...]:
-        """Ranges of forgotten versions."""
-        return self._session.reader.forgotten()
-
-
 def _compare(projection: Projection[Any], session: Session, version: int, problems: list[Problem]) -> None:
     """Follow the session as a live reader does, and compare with replays on the way."""
-    live = _SessionAt(session)
-    follower = Follower(projection, live)
+    source = session.reader
+    follower = Follower(projection, source, at=1)
     for number in range(1, COMPARISONS + 1):
-        live.version = max(version * number // COMPARISONS, 1)
-        follower.advance()
-        redact_parts(projection, follower.state, live.inherited_redactions(), live, live.version)
-        if projection.encode(follower.state) != projection.encode(
-            replay(projection, session.reader, live.version).state
-        ):
-            problems.append(Problem(f"{projection.name}: replay differs from live", live.version))
+        at = max(version * number // COMPARISONS, 1)
+        follower.advance(at)
+        redact_parts(projection, follower.state, source.inherited_redactions(), source, at)
+        if projection.encode(follower.state) != projection.encode(replay(projection, source, at).state):
+            problems.append(Problem(f"{projection.name}: replay differs from live", at))
             return
 
 
 def _checkpoints(projection: Projection[Any], session: Session, version: int, problems: list[Problem]) -> None:
     """Compare every usable checkpoint with a replay from the first event."""
-    source: EventSource = session.reader
+    source = session.reader
     checkpoints = Checkpoints(session.store.log)
     for at, state in checkpoints.valid(projection, source, version, version):
         state = redact_parts(projection, state, source.inherited_redactions(), source, at)  # noqa: PLW2901 - as shown now

@@ -28,15 +28,13 @@ from eventlog.log.commit import Commit, Head
 from eventlog.log.merkle_check import Mismatch, first_mismatch
 from eventlog.session.session import Session
 from eventlog.store import Store
-from eventlog.validation import require, require_or_none
 from projections.replay.projection import Projection
 from projections.verify.deep_checks import deep_checks
-from projections.verify.encrypted_heads import encryption_fault
+from projections.verify.heads import encryption_fault, tombstone_fault
 from projections.verify.scrubbed import unexplained
 from projections.verify.streams import Problem, StreamChecks
-from projections.verify.tombstones import tombstone_fault
 
-__all__ = ["Problem", "SessionReport", "StoreReport", "verify", "verify_session"]
+__all__ = ["Problem", "SessionReport", "StoreReport", "verify"]
 
 S = TypeVar("S")
 
@@ -116,26 +114,6 @@ def verify(
         on_progress = None if progress_for is None else progress_for(name)
         report.sessions.append(_session(streams, name, projections, on_progress, saved.get(name)))
     return report
-
-
-def verify_session(
-    store: Store,
-    name: str,
-    projections: Sequence[Projection[Any]] = (),
-    on_progress: Callable[[int, int], None] | None = None,
-    *,
-    against: SessionHead | None = None,
-) -> SessionReport:
-    """Verify one session; `on_progress(version, newest)` is called for every span read.
-
-    The live state and the checkpoints of `projections` are compared with replays, and with them the
-    checkpoints of command state; without projections only stored data is checked. `against` is
-    an earlier head of the session.
-    """
-    require(Store, store, "store is a Store")
-    require(str, name, "an id is a str")
-    require_or_none(SessionHead, against, "against is a SessionHead")
-    return _session(StreamChecks(store, [name]), name, projections, on_progress, against)
 
 
 def _session(

@@ -15,12 +15,12 @@ from sys import getsizeof
 from projections.conversation.parts import Message
 from projections.conversation.state import Changes, Conversation
 from projections.view.constraints import join
-from projections.view.message_rendering import MessageRenderer, render_user_message
+from projections.view.message_rendering import MessageRenderer, render_user_message, renderer_of
 from projections.view.messages import Messages
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Opaque, Result, Text
 from projections.view.options import RenderOptions
 from projections.view.part_rendering import Resolver
-from projections.view.selection import boundary_of, carryover_of, is_hidden, shows_question, visible_messages
+from projections.view.selection import is_hidden, shows_question, visible_messages
 
 TOGETHER = 8
 """Messages that wait before finished ones are frozen, all at once."""
@@ -253,9 +253,7 @@ class Assembly:
     def _draft(self, message: Message) -> MessageRenderer:
         draft = self._drafts.pop(message.id, None)
         if draft is None:
-            carried = carryover_of(self._state, message) if self._options.carry else None
-            boundary = boundary_of(self._state, message)
-            draft = MessageRenderer(message, self._options, self._resolve, carried=carried, boundary=boundary)
+            draft = renderer_of(self._state, message, self._options, self._resolve)
         if message.finished is None:
             self._drafts[message.id] = draft
         return draft

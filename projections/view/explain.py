@@ -23,11 +23,11 @@ from projections.conversation.parts import (
     ToolPart,
 )
 from projections.conversation.state import Conversation
-from projections.view.message_rendering import MessageRenderer
+from projections.view.message_rendering import MessageRenderer, renderer_of
 from projections.view.neutral import Text
 from projections.view.options import RenderOptions
 from projections.view.part_rendering import PartRendering, Resolver
-from projections.view.selection import boundary_of, compaction_of, is_hidden, shows_question
+from projections.view.selection import compaction_of, is_hidden
 from projections.view.targets import state_for
 
 Reason: TypeAlias = Literal[
@@ -123,13 +123,7 @@ def reason_in(state: Conversation, options: RenderOptions, resolve: Resolver, na
     message, part = state.where.get(name, (state.messages.get(name), None))
     if message is None:
         return None
-    draft = MessageRenderer(
-        message,
-        options,
-        resolve,
-        shows_question=shows_question(state, message, options),
-        boundary=boundary_of(state, message),
-    )
+    draft = renderer_of(state, message, options, resolve)
     whole = _message_reason(state, options, message, draft)
     if whole is not None:
         return whole

@@ -55,10 +55,11 @@ class Shown(NamedTuple):
     system: tuple[str, ...]
     """As recorded, before any hook."""
     offer: Offer
-    counting: Counting
-    target: str
-    boundary: str | None
+    target: str = ""
+    boundary: str | None = None
     """Part of the compaction in force."""
+    counting: Counting | None = None
+    """Shared with other views; None: its own."""
 
 
 class _Rendering(NamedTuple):
@@ -77,7 +78,6 @@ class FollowedView:
         self._checkpoints = Checkpoints(host.log)
         self._projection = projection_of(own)
         self._follower = Follower(self._projection, reader, self._checkpoints)
-        self._reader = reader
         self._renderings: dict[RenderOptions, _Rendering] = {}
         """By options, the least recently used first."""
         self._system = SystemPrompt(self._text)
@@ -107,9 +107,7 @@ class FollowedView:
     def advance(self, reader: SessionReader) -> bool:
         """Apply the events that came since; return whether there were any."""
         follower = self._follower
-        if reader is not self._reader:
-            follower.follow(reader)
-            self._reader = reader
+        follower.source = reader
         before = follower.version
         changed = follower.advance()
         if follower.renewed:
@@ -137,9 +135,9 @@ class FollowedView:
             rendering.assembly.view(excluding, last_words),
             self._system.of(state),
             self._offer.of(state),
-            rendering.counting,
             target,
             state.in_force,
+            rendering.counting,
         )
 
     def render_only(self, options: RenderOptions) -> None:
@@ -150,22 +148,11 @@ class FollowedView:
 
     def save(self) -> None:
         """Store a checkpoint; the caller must be allowed to write."""
-        self._save()
-        self._in_force = self.state.in_force
-
-    def keep(self) -> None:
-        """Store a checkpoint, and nothing for a session that was erased meanwhile."""
-        try:
-            self._save()
-            self._checkpoints.clear_erased(self._projection, self._reader)
-        finally:
-            self._follower.saved = self._follower.version
+        self._in_force, self._follower.saved = self.state.in_force, self.version
+        self._follower.save()
+        note_own_target(self._host.log, self._follower.source, self.version, self.own)
 
     # -- helpers -------------------------------------------------------------------------------
-
-    def _save(self) -> None:
-        self._follower.save()
-        note_own_target(self._host.log, self._reader, self.version, self.own)
 
     def _rendered_by(self, options: RenderOptions) -> _Rendering:
         """Render the state by other options; what was used least recently goes."""
@@ -194,17 +181,15 @@ class FollowedView:
             return
         self._in_force = follower.state.in_force
         with suppress(EventlogError):  # the next reader replays as much
-            stored = max(self._checkpoints.versions(self._projection, self._reader), default=0)
+            stored = max(self._checkpoints.versions(self._projection, self._follower.source), default=0)
             if max(before, follower.left) < stored <= follower.version:
                 follower.saved = stored
             else:
-                self.keep()
+                self.save()
 
 
 class Counting:
     """Counter and digest that views of one session share; the counter is made when first used."""
-
-    __slots__ = ("_counter", "_host", "_id", "_options", "digest")
 
     def __init__(self, host: Host, session: str, options: RenderOptions) -> None:
         self._host = host

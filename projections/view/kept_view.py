@@ -37,7 +37,7 @@ def leave_checkpoint(reader: SessionReader, host: Host) -> None:
     if isinstance(kept, KeptView):
         kept.catch_up(reader)  # which leaves one
     elif not host.log.read_only:
-        TargetViews(reader, host).of(reader, DEFAULT).keep()
+        TargetViews(reader, host).of(reader, DEFAULT).save()
 
 
 class KeptView:

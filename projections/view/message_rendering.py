@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from projections.conversation.carryover import Carryover
 from projections.conversation.parts import Message, Part, ReasoningPart, StepPart, TextPart, ToolPart
+from projections.conversation.state import Conversation
 from projections.conversation.text_pieces import join_part
 from projections.view.carryover_text import carried_text
 from projections.view.constraints import constrained
@@ -26,6 +27,7 @@ from projections.view.part_rendering import (
     render_part,
     render_user_part,
 )
+from projections.view.selection import boundary_of, carryover_of, shows_question
 
 ABORTED = "aborted"
 """Name of the error of a message that was stopped."""
@@ -219,6 +221,18 @@ class MessageRenderer:
             else:
                 result.append(part)
         return tuple(result)
+
+
+def renderer_of(state: Conversation, message: Message, options: RenderOptions, resolve: Resolver) -> MessageRenderer:
+    """Return a renderer of one message as the view of this state shows it."""
+    return MessageRenderer(
+        message,
+        options,
+        resolve,
+        shows_question=message.user and shows_question(state, message, options),
+        carried=carryover_of(state, message) if options.carry else None,
+        boundary=boundary_of(state, message),
+    )
 
 
 def _is_over(part: Part) -> bool:

@@ -23,7 +23,7 @@ from projections.view.explain import Explanation, explain
 from projections.view.followed_view import Counting, Shown, TargetViews
 from projections.view.kept_view import kept_view
 from projections.view.messages import Messages
-from projections.view.offer import NOTHING_OFFERED, Offer, offer_of
+from projections.view.offer import offer_of
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.options import preset as preset_named
 from projections.view.system_prompt import SystemHook, hooked, system_segments
@@ -47,53 +47,32 @@ class SharedPrefix(NamedTuple):
 class ModelView:
     """One view, immutable.  Made by `ModelView.of` or by a `LiveView`."""
 
-    __slots__ = (
-        "_counting",
-        "_differs",
-        "_digest",
-        "_session",
-        "_tokens",
-        "boundary",
-        "format",
-        "messages",
-        "options",
-        "system",
-        "target",
-        "tools",
-        "version",
-    )
-
     def __init__(
         self,
         session: Session,
-        version: int,
         options: RenderOptions,
-        messages: Messages,
+        shown: Shown,
+        hook: SystemHook | None = None,
         *,
-        system: tuple[str, ...] = (),
-        offer: Offer = NOTHING_OFFERED,
-        counting: Counting | None = None,
-        target: str = "",
-        boundary: str | None = None,
         differs: bool = False,
     ) -> None:
         """`differs`: a hook or the caller changed it, so that no options give it again."""
         self._session = session
-        self.version: int = version
+        self.version: int = shown.version
         """The view is that right after this version."""
         self.options: RenderOptions = options
-        self.messages: Messages = messages
-        self.system: tuple[str, ...] = system
+        self.messages: Messages = shown.messages
+        self.system: tuple[str, ...] = hooked(shown.system, hook)
         """The system prompt, at most two segments."""
-        self.tools: Json | None = offer.tools
+        self.tools: Json | None = shown.offer.tools
         """The schemas of the tools that the newest question allows, a JSON array, or None."""
-        self.format: Json | None = offer.format
+        self.format: Json | None = shown.offer.format
         """The output format that the newest question asks for, as JSON, or None."""
-        self.target: str = target
+        self.target: str = shown.target
         """The target that it is for, "" if no model is known (`eventlog.values.target_of`)."""
-        self.boundary: str | None = boundary
+        self.boundary: str | None = shown.boundary
         """Part of the compaction that it begins with, or None."""
-        self._counting = counting or Counting(session.store.host, session.id, options)
+        self._counting = shown.counting or Counting(session.store.host, session.id, options)
         self._differs = differs
         self._tokens: int | None = None
         self._digest: bytes | None = None
@@ -122,21 +101,14 @@ class ModelView:
         differs = hook is not None or excluding is not None
         if at is None:
             shown = kept_view(session).shown(session.reader, chosen, excluding)
-            return _view_of(session, shown, chosen, hook, differs=differs)
+            return cls(session, chosen, shown, hook, differs=differs)
         with session.reader.at_once():
             state, version = state_for(session, at, chosen)
         resolve = session.reader.text
-        return cls(
-            session,
-            version,
-            chosen,
-            Assembly(state, addressed(state, chosen), resolve).view(excluding),
-            system=system_segments(state, resolve, hook),
-            offer=offer_of(state, resolve),
-            target=target_named(state, chosen),
-            boundary=state.in_force,
-            differs=differs,
-        )
+        messages = Assembly(state, addressed(state, chosen), resolve).view(excluding)
+        system, offer = system_segments(state, resolve), offer_of(state, resolve)
+        shown = Shown(version, messages, system, offer, target_named(state, chosen), state.in_force)
+        return cls(session, chosen, shown, hook, differs=differs)
 
     @property
     def tokens(self) -> int:
@@ -234,28 +206,11 @@ class LiveView:
             require(str, message, "the message that is left out is named by its id, a str")
         shown = self._followed.shown(self._options, message, max_steps)
         options = self._options if max_steps is None else replace(self._options, max_steps=max_steps)
-        return _view_of(self._session, shown, options, differs=message is not None)
+        return ModelView(self._session, options, shown, differs=message is not None)
 
     def save(self) -> None:
         """Store a checkpoint; the caller must be allowed to write."""
         self._followed.save()
-
-
-def _view_of(
-    session: Session, shown: Shown, options: RenderOptions, hook: SystemHook | None = None, *, differs: bool
-) -> ModelView:
-    return ModelView(
-        session,
-        shown.version,
-        options,
-        shown.messages,
-        system=hooked(shown.system, hook),
-        offer=shown.offer,
-        counting=shown.counting,
-        target=shown.target,
-        boundary=shown.boundary,
-        differs=differs,
-    )
 
 
 def models_of(session: Session) -> list[Model]:

@@ -40,9 +40,9 @@ class SystemPrompt:
         return self._segments
 
 
-def system_segments(state: Conversation, resolve: Resolver, hook: SystemHook | None = None) -> tuple[str, ...]:
-    """The segments now, changed by a hook; see `SystemPrompt`."""
-    return hooked(SystemPrompt(resolve).of(state), hook)
+def system_segments(state: Conversation, resolve: Resolver) -> tuple[str, ...]:
+    """The segments now; see `SystemPrompt`."""
+    return SystemPrompt(resolve).of(state)
 
 
 def hooked(segments: tuple[str, ...], hook: SystemHook | None) -> tuple[str, ...]:

@@ -17,7 +17,6 @@ from projections.conversation.projection import ConversationProjection
 from projections.conversation.state import Conversation
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower, StateAtVersion, state_at
-from projections.replay.projection import EventSource
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Log
@@ -98,7 +97,7 @@ def state_for(session: Session, at: int | None, options: RenderOptions) -> State
 class TargetFollower:
     """Follows a session by the state that shows the view of some options."""
 
-    def __init__(self, source: EventSource, checkpoints: Checkpoints | None = None) -> None:
+    def __init__(self, source: SessionReader, checkpoints: Checkpoints | None = None) -> None:
         self._source = source
         self._checkpoints = checkpoints
         self._followers: dict[str | None, Follower[Conversation]] = {}

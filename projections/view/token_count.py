@@ -20,13 +20,10 @@ from eventlog import os_fork
 from eventlog.codec.large_texts import INLINE
 from eventlog.log.contract import Log
 from eventlog.values import Body, Content, Model
-from projections.tokens import (
-    CountCache,
-    Counter,
-    TokenCounter,
-    frame_tokens,
-    media_tokens,
-)
+from projections.tokens.cache import CountCache
+from projections.tokens.counter import Counter, TokenCounter, frame_tokens
+from projections.tokens.encodings import encoding_for
+from projections.tokens.media import media_tokens
 from projections.view.messages import Messages
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Opaque, Reasoning, Result
 
@@ -158,7 +155,7 @@ class ViewCounter:
 def counter_of(session: str, log: Log, model: Model | None) -> ViewCounter:
     """Return a counter for a model; the log keeps the counts of a session's large texts."""
     name = "" if model is None else model.name
-    return ViewCounter(TokenCounter.for_model(name), name, CountCache(log.of(session)))
+    return ViewCounter(TokenCounter(encoding_for(name)), name, CountCache(log.of(session)))
 
 
 def wire_messages(message: NeutralMessage) -> int:

@@ -21,7 +21,6 @@ from projections import (
     preset,
     session_stats,
     usage_by_model,
-    verify_session,
 )
 from projections.loop import ContextWindow
 from projections.requests.ai_sdk import model_messages
@@ -124,7 +123,6 @@ VIEWS: Table = {
     "preset": constant(lambda _at, _: preset("default")),
     "session_stats": history(lambda at, _: session_stats(at.long), _EVERY),
     "usage_by_model": history(lambda at, _: usage_by_model(at.long.reader.spans()), _EVERY),
-    "verify_session": history(lambda at, _: verify_session(at.store, "long"), _EVERY),
 }
 COLD_VIEWS: Table = {
     "ModelView.of, cold": constant(lambda _, session: ModelView.of(session), _fresh),

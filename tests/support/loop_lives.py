@@ -23,7 +23,7 @@ import eventlog
 from eventlog import events as ev
 from projections import Transcript
 from projections.reports.audit import audit
-from projections.tokens import counter_named
+from projections.tokens.counter import counter_named
 from projections.verify.verify import verify
 
 NAME = ("loop", "notes")

@@ -24,7 +24,8 @@ from eventlog.log.embedded.engine import EmbeddedLog
 from eventlog.log.embedded.segments.environment import Environment
 from eventlog.log.memory import MemoryLog
 from eventlog.open_store import open_store
-from projections.tokens import CharsCounter, encodings
+from projections.tokens import encodings
+from projections.tokens.counter import CharsCounter
 from projections.view.kept_view import KeptView
 from projections.view.model_view import ModelView
 from projections.view.neutral import NeutralMessage, Text

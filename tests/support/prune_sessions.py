@@ -1,4 +1,4 @@
-"""Conversations to prune, and the rule of recency restated with lists."""
+"""Conversations to prune, and their sizes in letters."""
 
 from __future__ import annotations
 
@@ -23,12 +23,9 @@ from projections.conversation.state import Conversation
 from projections.view.neutral import NeutralMessage
 from projections.view.options import DEFAULT
 from projections.window.policy.policy import PrunePolicy
-from projections.window.prune.case import CLEARED_TOKENS, PrunePlan
+from projections.window.prune.case import PrunePlan
 from projections.window.prune.planners import PLANNERS, plan_prune
 from projections.window.sizing.sizes import Sizes
-
-SHARES = 4, 8
-"""The protected part of usable, and the least that is worth pruning."""
 
 
 class Letters(Sizes):
@@ -176,59 +173,3 @@ def tools_of(messages: Sequence[Message]) -> Iterator[tuple[int, ToolPart]]:
         for part in message.parts:
             if isinstance(part, ToolPart):
                 yield index, part
-
-
-def protected_from(messages: Sequence[Message], policy: PrunePolicy, *, inside: bool) -> int:
-    """The rule restated: the index of the first message of the protected turns or steps."""
-    begins = [
-        index
-        for index, message in enumerate(messages)
-        if (not message.user and len(message.parts) > 1 if inside else message.user and not message.synthetic)
-    ]
-    count = policy.steps if inside else policy.turns
-    assert count is not None
-    if count == 0:
-        return len(messages)
-    if inside:  # a step whose parts were all removed has no content
-        begins = [i for i in begins if any(isinstance(p, ToolPart) and not p.removed for p in messages[i].parts)]
-    return begins[-count] if len(begins) >= count else 0
-
-
-def named_again(messages: Sequence[Message]) -> set[str]:
-    """The calls of a file that a later message's call in the newest turn names again."""
-    turns = [index for index, message in enumerate(messages) if message.user and not message.synthetic]
-    calls = [(index, part, json.loads(cast("str", part.input)).get("filePath")) for index, part in tools_of(messages)]
-    return {
-        part.id
-        for index, part, path in calls
-        for other, later, again in calls
-        if path == again is not None and other > index and other >= (turns[-1] if turns else 0)
-        if not (later.removed or later.redacted)
-    }
-
-
-def naive_recency(messages: Sequence[Message], policy: PrunePolicy, usable: int | None, *, inside: bool) -> set[str]:
-    """The recency rule restated with lists."""
-    if inside and policy.steps is None:
-        return set()
-    bound = protected_from(messages, policy, inside=inside)
-    protect = policy.protect if usable is None else min(policy.protect, usable // SHARES[0])
-    minimum = policy.minimum if usable is None else min(policy.minimum, usable // SHARES[1])
-    eligible = [
-        part
-        for index, part in tools_of(messages)
-        if index < bound
-        and part.status == "completed"
-        and not (part.pruned or part.removed or part.redacted)
-        and part.tool != "skill"
-        and len(cast("str", part.output)) > CLEARED_TOKENS
-    ]
-    named = named_again(messages)
-    order = [part for part in eligible if part.id not in named] + [part for part in eligible if part.id in named]
-    chosen = [
-        part
-        for index, part in enumerate(order)
-        if sum(len(cast("str", newer.output)) for newer in order[index:]) > protect
-    ]
-    freed = sum(len(cast("str", part.output)) - CLEARED_TOKENS for part in chosen)
-    return {part.id for part in chosen} if freed > minimum else set()

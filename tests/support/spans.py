@@ -12,6 +12,7 @@ from eventlog.events import LASTING, Event, PartDelta, RolledBack
 from eventlog.history.effective_history import History, StreamRange
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.log.commit import Commit
+from eventlog.session.reader import SessionReader
 from eventlog.values import Body, Content
 
 Timed = tuple[int, Event]
@@ -38,7 +39,7 @@ def bundled(items: Sequence[Timed]) -> list[Timed | DeltaRun]:
     return result
 
 
-class Recording:
+class Recording(SessionReader):
     """Timed events that read like a session (`spans`, `history`) and its store (`text`)."""
 
     def __init__(
@@ -54,8 +55,17 @@ class Recording:
         self._runs = runs
         self._decoded: list[DecodedCommit] = []
         self._rollbacks: list[tuple[int, int]] = []
-        self.version = 0
+        self._newest = 0
         self.add(items)
+
+    @property
+    def version(self) -> int:
+        """Version of the newest event that can be read."""
+        return self._newest
+
+    @version.setter
+    def version(self, newest: int) -> None:
+        self._newest = newest
 
     @classmethod
     def of(cls, batch: ImportBatch) -> Recording:
@@ -86,11 +96,6 @@ class Recording:
     def text(self, content: Content) -> str:
         """The text of a content."""
         return body_text(content, self._bodies[content.digest]) if isinstance(content, Body) else content
-
-    def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
-        """Every event of a range of versions."""
-        for decoded in self.decoded_commits(after, upto):
-            yield from decoded.spans()
 
     def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
         """Yield the runs append by append."""

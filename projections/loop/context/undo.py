@@ -11,8 +11,8 @@ from projections.loop.decision.loop_state_projection import LoopStateProjection
 from projections.replay.loop import replay
 
 if TYPE_CHECKING:
+    from eventlog.session.reader import SessionReader
     from eventlog.session.session import Session
-    from projections.replay.projection import EventSource
 
 
 def undo_newest(session: Session, loop: LoopState) -> str:
@@ -35,7 +35,7 @@ def undo_newest(session: Session, loop: LoopState) -> str:
     return "compaction"
 
 
-def newest_change(source: EventSource, loop: LoopState) -> UndoableChange | None:
+def newest_change(source: SessionReader, loop: LoopState) -> UndoableChange | None:
     """Return the newest prune or compaction in force.
 
     Reads the history if the state holds none: it keeps only the newest changes.

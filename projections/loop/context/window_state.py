@@ -22,7 +22,9 @@ from projections.loop.decision.situation import Situation
 from projections.loop.decision.steps import CallModel, Prune
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower
-from projections.tokens import CharsCounter, CountCache, counter_named, encoding_for
+from projections.tokens.cache import CountCache
+from projections.tokens.counter import CharsCounter, counter_named
+from projections.tokens.encodings import encoding_for
 from projections.view.digest import digest_of
 from projections.view.model_view import LiveView
 from projections.view.options import RenderOptions, preset
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from eventlog.session.reply import Reply
     from projections.conversation.parts import Message
     from projections.conversation.state import Conversation
-    from projections.tokens import Counter
+    from projections.tokens.counter import Counter
     from projections.view.model_view import ModelView
     from projections.view.neutral import NeutralMessage
     from projections.window.sizing.sizes import Sizes

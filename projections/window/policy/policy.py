@@ -80,8 +80,6 @@ class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """Whether old images, documents and other files of the user are cleared, too."""
     protected_tools: tuple[str, ...] = ("skill",)
     """Tools whose calls stay; names are compared without case, but by "opencode"."""
-    stop_at_pruned: bool = False
-    """Whether the walk ends at the first result that is already pruned."""
     prices: Prices | None = None
     """Prices for the cost-aware policy; None: those of the model in the catalogue."""
     expected_turns: int | None = None

@@ -88,14 +88,15 @@ class PruneCase:
         return reversed(self._clearables)
 
     def prunable(self) -> Iterator[Clearable]:
-        """Yield the content to choose from, newest first."""
-        if not self.policy.stop_at_pruned:
-            return filter(self.is_prunable, self.clearables())
-        return self._until_pruned()
+        """Yield the content to choose from, newest first.
 
-    def is_prunable(self, found: Clearable) -> bool:
-        """Whether it may be pruned: not protected, not pruned, larger than the marker."""
-        return not (self._is_protected(found) or found.pruned) and self.size(found) > CLEARED_TOKENS
+        It is not protected, not pruned, and larger than the marker. Names of tools are compared
+        without case.
+        """
+        for found in self.clearables():
+            is_protected = found.message >= self.unprotected or found.tool.casefold() in self._protected_tools
+            if not (is_protected or found.pruned) and self.size(found) > CLEARED_TOKENS:
+                yield found
 
     @cached_property
     def steps(self) -> list[int]:
@@ -115,11 +116,6 @@ class PruneCase:
         begins = self.steps if self.inside else self._turns
         return begins[-count] if len(begins) >= count else 0
 
-    @property
-    def room(self) -> float:
-        """`protect` in tokens as they are counted, before calibration."""
-        return self.protect / self.measure.ratio
-
     def size(self, found: Clearable) -> int:
         """Tokens as counted; of arguments what clearing them takes away, and a marker."""
         part = found.part
@@ -133,7 +129,7 @@ class PruneCase:
 
         `named_last`: what the newest turn names is counted first, as if it were the newest.
         """
-        counted, room = [*found], self.room
+        counted, room = [*found], self.protect / self.measure.ratio
         if named_last and sum(map(self.size, counted)) > room:
             named = _named_parts(counted, self.messages, self._newest_turn, self.measure)
             counted.sort(key=lambda one: one.part.id not in named)
@@ -172,18 +168,6 @@ class PruneCase:
     def _newest_turn(self) -> int:
         """Index of the message that begins the newest turn; 0 if none does."""
         return self._turns[-1] if self._turns else 0
-
-    def _is_protected(self, found: Clearable) -> bool:
-        """Whether its turn, step or tool is protected; tools are compared without case."""
-        return found.message >= self.unprotected or found.tool.casefold() in self._protected_tools
-
-    def _until_pruned(self) -> Iterator[Clearable]:
-        for found in self.clearables():
-            if self._is_protected(found):
-                continue
-            if found.pruned:
-                return
-            yield found
 
 
 def _named_parts(found: Iterable[Clearable], messages: Sequence[Message], newest_turn: int, measure: Sizes) -> set[str]:

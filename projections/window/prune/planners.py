@@ -95,10 +95,10 @@ def cost_aware(case: PruneCase) -> PrunePlan | None:
     beyond = sorted(case.beyond(case.prunable()), key=lambda one: (one.message, one.place), reverse=True)
     if not beyond:
         return None  # all of them are among the newest
-    prices, requests = case.policy.prices or Prices(), case.policy.expected_turns
+    prices, given = case.policy.prices or Prices(), case.policy.expected_turns
     anew = (prices.cache_write or prices.input) - prices.cache_read
     """The price of sending a token anew, beyond that of reading it from the cache."""
-    saved = (MANY if requests is None else requests) * prices.cache_read + anew
+    saved = (MANY if given is None else given) * prices.cache_read + anew
     """The gain from a token that is no longer sent."""
     behind = _tokens_from(case)
     freed = [*accumulate(case.size(found) - CLEARED_TOKENS for found in beyond)]
@@ -106,19 +106,12 @@ def cost_aware(case: PruneCase) -> PrunePlan | None:
         tokens * saved - behind[found.part.id, found.kind] * anew for found, tokens in zip(beyond, freed, strict=True)
     ]
     begin = gains.index(max(gains))
-    first = beyond[begin]
-    if not _pays(case, freed[begin], first, behind[first.part.id, first.kind]):
-        return None
+    first, gone = beyond[begin], freed[begin]
+    whole = behind[first.part.id, first.kind]
+    requests = _expected(case, gone, first, whole) if given is None else given
+    if Decimal(requests) * gone * prices.cache_read <= (whole - gone) * anew:
+        return None  # sending anew what stays costs as much as later requests save
     return case.plan(beyond[: begin + 1], "cost-aware", least=0)
-
-
-def _pays(case: PruneCase, freed: int, first: Clearable, behind: int) -> bool:
-    """Whether later requests save more than sending anew what stays `behind` the first result."""
-    prices = case.policy.prices or Prices()
-    anew = (prices.cache_write or prices.input) - prices.cache_read
-    given = case.policy.expected_turns
-    requests = _expected(case, freed, first, behind) if given is None else given
-    return Decimal(requests) * freed * prices.cache_read > (behind - freed) * anew
 
 
 def _tokens_from(case: PruneCase) -> dict[tuple[str, ClearableKind], int]:

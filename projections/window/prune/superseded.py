@@ -21,12 +21,11 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from typing import Literal, NamedTuple
 
 import msgspec
 
 from eventlog.values import Patch
-from projections.conversation.file_access import access_of, given_of, paths_in
+from projections.conversation.file_access import Access, access_of, given_of, paths_in
 from projections.conversation.parts import NotePart, Part, ToolPart
 from projections.view.part_rendering import Resolver
 from projections.window.prune.case import CLEARED_TOKENS, PruneCase, PrunePlan
@@ -36,12 +35,11 @@ from projections.window.prune.repeated_calls import call_key
 
 def superseded(case: PruneCase) -> PrunePlan | None:
     """Plan to clear all that is superseded, and what else is beyond `protect`."""
-    all_of_them = [found for found in case.clearables() if case.is_prunable(found)]
+    all_of_them = [*case.prunable()]
     if case.calibrated(sum(case.size(found) - CLEARED_TOKENS for found in all_of_them)) <= case.minimum:
         return None  # all of them are too little: no input need be read
     stale = _stale_parts(case)
-    by_age = case.prunable() if case.policy.stop_at_pruned else all_of_them
-    rest = (found for found in by_age if (found.part.id, found.kind) not in stale)
+    rest = (found for found in all_of_them if (found.part.id, found.kind) not in stale)
     gone = (found for found in all_of_them if (found.part.id, found.kind) in stale)
     return case.plan([*case.beyond(rest), *gone], "superseded")
 
@@ -78,20 +76,20 @@ class _Later:
         if not isinstance(part, ToolPart) or not (is_result(part) or part.status == "failed"):
             return ()
         key = call_key(part, self._resolve)
-        use = _use_of(*key)
-        is_rewritten = use.access == "written" and self._written_by_calls.issuperset(use.paths)
+        access, paths, narrow = _use_of(*key)
+        is_rewritten = access == "written" and self._written_by_calls.issuperset(paths)
         arguments: tuple[ClearableKind, ...] = ("arguments",) if is_rewritten else ()
         if not is_result(part):
             return arguments
-        shows = use.paths if use.access == "read" else ()
-        is_stale = key in self._called or (bool(shows) and all(self._is_outdated(path, use.narrow) for path in shows))
-        if use.access == "written":
-            self._written.update(use.paths)
-            self._written_by_calls.update(use.paths)
+        shows = paths if access == "read" else ()
+        is_stale = key in self._called or (bool(shows) and all(self._is_outdated(path, narrow) for path in shows))
+        if access == "written":
+            self._written.update(paths)
+            self._written_by_calls.update(paths)
         if not part.pruned:
             self._called.add(key)
             for path in shows:
-                self._shown[path].add(use.narrow)
+                self._shown[path].add(narrow)
         return (*arguments, "result") if is_stale else arguments
 
     def _is_outdated(self, path: str, narrow: str) -> bool:
@@ -102,24 +100,13 @@ class _Later:
         return shown is not None and (not narrow or "" in shown or narrow in shown)
 
 
-class _CallUse(NamedTuple):
-    """The files that a call used, and how.
-
-    `narrow` is what it asked for beside the path, "" for all of the file.
-    """
-
-    access: Literal["read", "written"] | None = None
-    paths: tuple[str, ...] = ()
-    narrow: str = ""
-
-
-def _use_of(tool: str, arguments: str) -> _CallUse:
-    """The use of a call with these arguments (JSON text), told from these alone."""
+def _use_of(tool: str, arguments: str) -> tuple[Access | None, tuple[str, ...], str]:
+    """Return how a call used files, which, and what it asked for beside: "" for all of a file."""
     access = access_of(tool)
     given = given_of(arguments)
     paths = paths_in(tool, given)
     if not paths:
-        return _CallUse()
+        return None, (), ""
     more = {name: value for name, value in given.items() if value not in paths}
     if access == "written" and more.get("command") == "view":  # editors that also show
         access = "read"
@@ -127,4 +114,4 @@ def _use_of(tool: str, arguments: str) -> _CallUse:
     if access is None and any("*** " in str(value) for value in more.values()):  # a patch under any tool's name
         access = "written"
     narrow = msgspec.json.encode(more, order="deterministic").decode() if more else ""
-    return _CallUse(access, tuple(map(posixpath.normpath, paths)), narrow)
+    return access, tuple(map(posixpath.normpath, paths)), narrow

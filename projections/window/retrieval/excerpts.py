@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from eventlog.errors import CallError
-from projections.tokens.streaming import utf8_length
+from projections.tokens.counter import utf8_length
 
 SHOWN = 400
 """Characters of one line that a search shows."""

@@ -8,14 +8,13 @@ history.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import NotFoundError
 from eventlog.events import LASTING
-from eventlog.history.ranges import covers
+from eventlog.history.ranges import covers, merged, shared
 from eventlog.session.session import Session
 from projections.conversation import apply
 from projections.conversation.parts import FilePart, Message
@@ -69,7 +68,7 @@ def _read(session: Session, message: Message, ranges: Iterable[tuple[int, int]])
     """The message, with what its parts became at these versions."""
     state = Conversation(whole=True)
     state.add_message(message)
-    for span in _effective(session, _merged(ranges)):
+    for span in _effective(session, merged(ranges)):
         if isinstance(span.item, DeltaRun):
             state.apply_run(span.item)
         else:
@@ -77,29 +76,15 @@ def _read(session: Session, message: Message, ranges: Iterable[tuple[int, int]])
     return state.messages[message.id]
 
 
-def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge versions into ordered ranges that do not overlap."""
-    found: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(last, found[-1][1])
-        else:
-            found.append((first, last))
-    return found
-
-
-def _effective(session: Session, wanted: list[tuple[int, int]]) -> Iterator[Span]:
+def _effective(session: Session, wanted: Iterable[tuple[int, int]]) -> Iterator[Span]:
     """The events of these versions, without what rollbacks hid."""
     effective = session.reader.effective_ranges()
-    starts = [first for first, _ in effective]
     for first, last in wanted:
         for span in session.reader.spans(first - 1, last):
             if isinstance(span.item, LASTING):
                 yield span
                 continue
-            place = max(bisect_right(starts, span.first) - 1, 0)
-            while place < len(effective) and effective[place][0] <= span.last:
-                part = span.cut(effective[place][0] - 1, effective[place][1])
+            for low, high in shared([(span.first, span.last)], effective):
+                part = span.cut(low - 1, high)
                 if part is not None:
                     yield part
-                place += 1

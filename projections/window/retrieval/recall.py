@@ -15,7 +15,7 @@ from eventlog.errors import CallError, NotFoundError
 from eventlog.errors.base import brief
 from eventlog.session.session import Session
 from eventlog.validation import require, require_or_none
-from projections.tokens.streaming import utf8_length
+from projections.tokens.counter import utf8_length
 from projections.transcript.message import TranscriptMessage, TranscriptPart
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of, matches_in
 from projections.window.retrieval.part_text import read_message, read_part, read_url

@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 from eventlog.errors import CallError
 from eventlog.session.session import Session
 from eventlog.values import Json
-from projections.tokens.streaming import utf8_length
-from projections.window.retrieval.excerpts import Match, bytes_of, lines_of
+from projections.tokens.counter import utf8_length
+from projections.window.retrieval.excerpts import bytes_of, lines_of
 from projections.window.retrieval.recall import recall
 from projections.window.retrieval.tool_schemas import ToolForm, function_of, schema_of, schemas_in
 from projections.window.retrieval.truncation import Bounds, beginning
@@ -137,14 +137,10 @@ def _matches(session: Session, part: str, wanted: str, bounds: Bounds, field: Li
     lines: list[str] = []
     room = bounds.size - NOTES
     for match in found.matches[: max(bounds.lines - 2, 1)]:
-        line = _shown(match)
+        line = f"{match.line}: {match.text}"
         room -= utf8_length(line) + 1
         if lines and room < 0:
             break
         lines.append(line)
     more = ", and more" if found.more or len(lines) < len(found.matches) else ""
     return "\n".join([f"[{len(lines)} matching lines of {found.lines}{more}]", *lines])
-
-
-def _shown(match: Match) -> str:
-    return f"{match.line}: {match.text}"

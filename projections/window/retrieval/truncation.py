@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from eventlog.ids import MAX_ID_BYTES
 from eventlog.values import Truncation
-from projections.tokens.streaming import utf8_length
+from projections.tokens.counter import utf8_length
 from projections.window.policy.policy import TruncationPolicy
 
 BYTES_PER_TOKEN = 3
@@ -29,27 +29,15 @@ LEAST_BYTES = 1_024
 LEAST_LINES = 3
 """A line on either side of the marker."""
 
+_CONTINUED = bytes(range(0x80, 0xC0))
+"""Bytes of a character behind its first."""
+
 
 class Bounds(NamedTuple):
     """Lines and bytes: the bounds of a preview, marker included, or the size of a text."""
 
     lines: int
     size: int
-
-
-class Preview(NamedTuple):
-    """A text without a stretch of it: the text is `head`, then what is left out, then `tail`."""
-
-    head: str
-    marker: str
-    tail: str
-
-    @property
-    def preview(self) -> str:
-        """The text that the view shows; the marker is a line of its own."""
-        before = "" if not self.head or self.head.endswith("\n") else "\n"
-        after = "\n" if self.tail else ""
-        return f"{self.head}{before}{self.marker}{after}{self.tail}"
 
 
 def bounds(policy: TruncationPolicy, usable: int | None) -> Bounds:
@@ -74,12 +62,6 @@ def truncate(text: str, policy: TruncationPolicy, usable: int | None, *, part: s
     lines, size = count_lines(text), utf8_length(text)
     if lines <= limits.lines and size <= limits.size:
         return None
-    made = shorten(text, limits, policy, part=part, lines=lines, size=size)
-    return Truncation(made.preview, lines, size, policy.direction)
-
-
-def shorten(text: str, limits: Bounds, policy: TruncationPolicy, *, part: str | None, lines: int, size: int) -> Preview:
-    """Leave out what exceeds the limits; `lines` and `size` are those of the whole text."""
     name = None if part is None else _printable(part)
     longest = _marker(name, Bounds(lines, size), (lines, lines), (size, size), Bounds(lines, size))
     room = limits.size - len(longest.encode()) - 2
@@ -99,7 +81,9 @@ def shorten(text: str, limits: Bounds, policy: TruncationPolicy, *, part: str | 
     last = lines - count_lines(tail) + begun
     missing = Bounds(last - first + 1, end - start)
     marker = _marker(name, Bounds(lines, size), (first, last), (start, end), missing)
-    return Preview(head, marker, tail)
+    before = "" if not head or head.endswith("\n") else "\n"  # the marker is a line of its own
+    after = "\n" if tail else ""
+    return Truncation(f"{head}{before}{marker}{after}{tail}", lines, size, policy.direction)
 
 
 def count_lines(text: str) -> int:
@@ -170,13 +154,7 @@ def _fitting_end(piece: str, room: int) -> str:
     """As many characters from the end as fit into so many bytes."""
     if piece.isascii():
         return piece
-    data = piece.encode("utf-8", "surrogatepass")
-    start = len(data) - room
-    if start <= 0:
-        return piece
-    while start < len(data) and data[start] & 0xC0 == 0x80:
-        start += 1
-    return data[start:].decode("utf-8", "surrogatepass")
+    return piece.encode("utf-8", "surrogatepass")[-room:].lstrip(_CONTINUED).decode("utf-8", "surrogatepass")
 
 
 def _printable(part: str) -> str:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from projections.conversation.parts import FilePart, ReasoningPart, ToolPart
-from projections.tokens import frame_tokens
+from projections.tokens.counter import frame_tokens
 from projections.view.carryover_text import carried_text
-from projections.view.message_rendering import MessageRenderer
+from projections.view.message_rendering import MessageRenderer, renderer_of
 from projections.view.messages import Messages
 from projections.view.neutral import NeutralMessage, NeutralPart
 from projections.view.opening_words import words_of
 from projections.view.part_rendering import QUESTION
-from projections.view.selection import boundary_of, carryover_of, compaction_of, shows_question, visible_messages
+from projections.view.selection import carryover_of, compaction_of, visible_messages
 from projections.view.token_count import wire_messages
 
 if TYPE_CHECKING:
@@ -137,26 +137,22 @@ def break_down(
 
     With `words` messages and parts come with their first words.
     """
-    sizer = _Sizer(state, options, resolve, counter, words_of if words else _no_words)
+    sizer = _Sizer(state, options, resolve, counter, words=words)
     sources = {sent.source for sent in view.messages}
     shown = [message for message in visible_messages(state, options) if message.id in sources]
     parts = [
         sizer.part(message, part, draft)
         for message in shown
-        for draft in (sizer.draft(message),)
+        for draft in (renderer_of(state, message, options, resolve),)
         for part in message.parts
     ]
     found = [size for size in parts if size is not None]
     return Breakdown(
-        sizer.kinds(view),
+        RunningKinds().of(state, view, options, resolve, counter),
         tuple(sorted(sizer.by_tool.values(), key=lambda tool: (-tool.tokens, tool.tool))),
         tuple(sorted(sizer.messages(view.messages), key=lambda message: -message.tokens)),
         tuple(sorted(found, key=lambda part: -part.tokens)),
     )
-
-
-def _no_words(_parts: Iterable[NeutralPart]) -> str:
-    return ""
 
 
 class RunningKinds:
@@ -172,7 +168,7 @@ class RunningKinds:
         self, state: Conversation, view: ModelView, options: RenderOptions, resolve: Resolver, counter: ViewCounter
     ) -> TokensByKind:
         """The tokens of a view, as `break_down` has them."""
-        sizer = _Sizer(state, options, resolve, counter, _no_words)
+        sizer = _Sizer(state, options, resolve, counter)
         messages = view.messages
         del self._sums[messages.common(self._messages) + 1 :]
         for message in messages.since(len(self._sums) - 1):
@@ -195,9 +191,10 @@ class _Sizer:
         options: RenderOptions,
         resolve: Resolver,
         counter: ViewCounter,
-        words: Callable[[Iterable[NeutralPart]], str],
+        *,
+        words: bool = False,
     ) -> None:
-        self._words = words
+        self._words: Callable[[Iterable[NeutralPart]], str] = words_of if words else lambda _: ""
         self._state = state
         self._options = options
         self._resolve = resolve
@@ -205,15 +202,6 @@ class _Sizer:
         self.by_tool: dict[str, ToolSize] = {}
 
     # -- kinds ---------------------------------------------------------------------------------
-
-    def kinds(self, view: ModelView) -> TokensByKind:
-        """The tokens by kind."""
-        sums = dict.fromkeys(_KINDS, 0)
-        for message in view.messages:
-            for kind, tokens in self.kinds_of(message).items():
-                sums[kind] += tokens
-        sums["frames"] = sum(map(wire_messages, view.messages))
-        return self.whole(sums, view)
 
     def kinds_of(self, message: NeutralMessage) -> dict[str, int]:
         """The tokens of one message by kind, without frames."""
@@ -276,12 +264,6 @@ class _Sizer:
         if compaction_of(self._state, message) is not None:
             return "summary"
         return "user" if message.user else "assistant"
-
-    def draft(self, message: Message) -> MessageRenderer:
-        """The message as it is rendered."""
-        question = message.user and shows_question(self._state, message, self._options)
-        boundary = boundary_of(self._state, message)
-        return MessageRenderer(message, self._options, self._resolve, shows_question=question, boundary=boundary)
 
     def part(self, message: Message, part: Part, draft: MessageRenderer) -> PartSize | None:
         """The size of a part; None if it says nothing."""

@@ -18,9 +18,9 @@ from eventlog.values import Body, Content
 from projections.conversation.file_access import paths_of
 from projections.conversation.parts import FilePart, ReasoningPart, ToolPart
 from projections.requests.ai_sdk import model_messages
-from projections.tokens import CharsCounter, counter_named
+from projections.tokens.counter import CharsCounter, counter_named
 from projections.view.cleared_arguments import cleared_arguments
-from projections.view.message_rendering import MessageRenderer
+from projections.view.message_rendering import renderer_of
 from projections.view.neutral import NeutralMessage, NeutralPart, Text
 from projections.view.part_rendering import Resolver, text_of
 from projections.view.selection import boundary_of, carryover_of, shows_question
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from projections.conversation.carryover import Carryover
     from projections.conversation.parts import Message, Part
     from projections.conversation.state import Conversation
-    from projections.tokens import CountCache, Counter
+    from projections.tokens.cache import CountCache
+    from projections.tokens.counter import Counter
     from projections.view.options import RenderOptions
 
 Stamp: TypeAlias = tuple[object, ...]
@@ -114,19 +115,11 @@ class Sizes(ABC):
         """The size of one message in the units that are summed."""
         question = message.user and shows_question(self._state, message, self._options)
         carried = carryover_of(self._state, message) if self._options.carry else None
-        boundary = boundary_of(self._state, message)
-        beside = (question, boundary, None if carried is None else _carried_stamp(carried))
+        beside = (question, boundary_of(self._state, message), None if carried is None else _carried_stamp(carried))
         stamp = (beside, _message_stamp(message))
         known = self._messages.get(message.id)
         if known is None or known[0] != stamp:
-            draft = MessageRenderer(
-                message,
-                self._options,
-                self._resolve,
-                shows_question=question,
-                carried=carried,
-                boundary=boundary,
-            )
+            draft = renderer_of(self._state, message, self._options, self._resolve)
             units = self._count_message(draft.messages())
             # Rendering joins the pieces of texts, so what the message is made of is looked at
             # again.

@@ -21,10 +21,11 @@ from eventlog.log.embedded.engine import open_log
 from eventlog.log.merkle import grow, leaf_of
 from eventlog.log.merkle_check import TreeState
 from eventlog.maintenance.repair import repair
-from projections.verify.verify import verify, verify_session
+from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 from tests.support.forger import careful, forgeries, rewrite
 from tests.support.sample_sessions import exchange, started
+from tests.support.verifying import report_of
 
 pytestmark = pytest.mark.promise(11)
 
@@ -109,8 +110,8 @@ def test_a_careful_forgery_of_the_parent_is_found_by_its_fork(tmp_path: Path) ->
     for forgery in random.Random(6).sample(before, 12) + after[:3]:
         put_forgery(path, forgery.commits)
         with Store(open_log(path, read_only=True)) as store:
-            assert verify_session(store, "p").first_bad is None, "nothing in the parent's history tells"
-            report = verify_session(store, "f")
+            assert report_of(store, "p").first_bad is None, "nothing in the parent's history tells"
+            report = report_of(store, "f")
             assert report.sound == (forgery.version > at), (forgery.name, report)
             if not report.sound:
                 assert report.first_bad is not None
@@ -131,7 +132,7 @@ def test_a_parent_that_is_gone_is_missed_by_its_fork(tmp_path: Path) -> None:
         commits = list(store.log.read("p"))
     put_forgery(path, commits[:-1])
     with Store(open_log(path, read_only=True)) as store:
-        report = verify_session(store, "f")
+        report = report_of(store, "f")
         assert not report.sound
         assert report.first_bad is not None
         assert report.first_bad <= commits[-1].first

@@ -32,10 +32,11 @@ from projections.replay.loop import replay
 from projections.transcript.transcript import TranscriptProjection
 from projections.verify.check_proof import check
 from projections.verify.prove import prove
-from projections.verify.verify import verify, verify_session
+from projections.verify.verify import verify
 from tests.faults.tally import tally
 from tests.support.engines import ENGINES, LastingLog
 from tests.support.forger import Forgery, begun, careful, forgeries, rewrite, rewrite_memory
+from tests.support.verifying import report_of
 
 pytestmark = pytest.mark.promise(11)
 
@@ -124,12 +125,12 @@ def test_every_careless_forgery_is_named(place: Place, session: str) -> None:
     for tried, forgery in enumerate(all_forgeries(place, session), 1):  # noqa: B007 - counted
         place.forge(session, forgery.commits, tree=False)
         with place.open() as store:
-            report = verify_session(store, session)
+            report = report_of(store, session)
             assert report.first_bad == forgery.version, (forgery.name, report)
             if forgery.version == 1:
                 assert not verify(store).sound
                 assert any(f"session {session}" in line for line in store.log.check())
-            assert verify_session(store, "b").sound
+            assert report_of(store, "b").sound
     tally("an event forged in the store", tried)
 
 
@@ -143,7 +144,7 @@ def test_every_careful_forgery_is_found_against_a_kept_head(place: Place) -> Non
     for tried, forgery in enumerate(all_forgeries(place, "a"), 1):  # noqa: B007 - counted
         place.forge("a", careful(forgery.commits), tree=True)
         with place.open() as store:
-            report = verify_session(store, "a", against=kept.by_session["a"])
+            report = report_of(store, "a", against=kept.by_session["a"])
             if forgery.name == "appended":
                 assert report.first_bad is None, "whoever can append can append"
                 continue
@@ -167,13 +168,13 @@ def test_a_gap_is_an_error_for_every_reader(tmp_path: Path, *, reverse: bool) ->
         place.forge("a", commits[:number] + commits[number + 1 :], tree=False)
         with place.open() as store:
             if number == len(commits) - 1:
-                assert verify_session(store, "a").first_bad == commits[number].first
+                assert report_of(store, "a").first_bad == commits[number].first
                 continue
             with pytest.raises(DamagedError) as caught:
                 list(store.log.read("a", reverse=reverse))
             assert caught.value.session == "a"
             assert caught.value.version in range(commits[number].first, commits[number].last + 1)
-            assert verify_session(store, "a").first_bad == commits[number].first
+            assert report_of(store, "a").first_bad == commits[number].first
 
 
 def test_a_rollback_to_an_older_state_is_found(place: Place) -> None:
@@ -184,8 +185,8 @@ def test_a_rollback_to_an_older_state_is_found(place: Place) -> None:
     for length in range(1, len(commits)):
         place.forge("a", commits[:length], tree=True)
         with place.open() as store:
-            assert verify_session(store, "a").first_bad is None, "nothing inside the store tells"
-            report = verify_session(store, "a", against=kept)
+            assert report_of(store, "a").first_bad is None, "nothing inside the store tells"
+            report = report_of(store, "a", against=kept)
             assert report.first_bad == commits[length].first
 
 
@@ -215,12 +216,12 @@ def test_an_erased_session_does_not_come_back(place: Place) -> None:
     """A session that the kept head has as erased, and that is there again, is reported."""
     with place.open() as store:
         kept = replace(store.head().by_session["b"], erased=True)
-        assert [one.problem for one in verify_session(store, "b", against=kept).problems] == [
+        assert [one.problem for one in report_of(store, "b", against=kept).problems] == [
             "the session was erased, and is there again"
         ]
         store.session("b").append([(1, ev.SessionErased())])
         assert store.head().by_session["b"].erased
-        assert verify_session(store, "b", against=kept).sound
+        assert report_of(store, "b", against=kept).sound
 
 
 def test_an_append_that_lost_its_hash_is_a_fault_whatever_is_redacted(place: Place) -> None:
@@ -237,7 +238,7 @@ def test_an_append_that_lost_its_hash_is_a_fault_whatever_is_redacted(place: Pla
         emptied = replace(target, salt=b"", leaf=leaf_of(target))
         place.put("a", [emptied if commit is target else commit for commit in commits], tree=False)
         with place.open() as store:
-            assert verify_session(store, "a", against=kept).first_bad == target.first
+            assert report_of(store, "a", against=kept).first_bad == target.first
             with pytest.raises(RefusedError):
                 prove(store, store.session("a"), span.first)
 
@@ -283,7 +284,7 @@ def test_what_lists_show_is_compared(place: Place) -> None:
         segments.close()
     with place.open() as store:
         assert store.info("a").title == "u"
-        assert not verify_session(store, "a").sound
+        assert not report_of(store, "a").sound
 
 
 def test_deep_compares_every_checkpoint(place: Place) -> None:
@@ -291,14 +292,13 @@ def test_deep_compares_every_checkpoint(place: Place) -> None:
     with place.open() as store:
         session = store.session("a")
         transcript = TranscriptProjection()
-        Checkpoints(store.log).save(
-            transcript, session.reader, session.version, replay(transcript, session.reader, 3).state
-        )
+        checkpoints, reader = Checkpoints(store.log), session.reader
+        checkpoints.save(transcript, reader, reader.version, replay(transcript, reader, 3).state)
         assert verify(store).sound
         assert [(one.session, one.first_bad) for one in verify(store, deep=True).sessions if not one.sound] == [
             ("a", session.version)
         ]
-        Checkpoints(store.log).delete(transcript, session.reader)
+        checkpoints.save(transcript, reader, reader.version, replay(transcript, reader).state)
         wrong = load_state(store.log, session.reader.ancestry(), 3)[0]
         wrong.version = session.version
         save_state(store.log, session.reader.ancestry(), wrong)

@@ -28,10 +28,11 @@ from eventlog.log.merkle import leaf_of
 from eventlog.maintenance.backup import restore
 from eventlog.maintenance.repair import repair
 from eventlog.values import Text
-from projections.verify.verify import verify, verify_session
+from projections.verify.verify import verify
 from tests.support.forger import rewrite
 from tests.support.head_comparison import conversations
 from tests.support.sample_sessions import exchange, started
+from tests.support.verifying import report_of
 
 pytestmark = pytest.mark.promise(11)
 
@@ -104,7 +105,7 @@ def test_what_is_left_of_a_scrubbed_append_is_named_when_it_changes(tmp_path: Pa
         forged = [CHANGES[name](commit) if commit is target else commit for commit in commits]
         rewrite(path, "a", forged, tree=False)
         with Store(open_log(path, read_only=True)) as store:
-            report = verify_session(store, "a", against=after.by_session["a"])
+            report = report_of(store, "a", against=after.by_session["a"])
             assert report.first_bad is not None, target.first
             assert report.first_bad <= target.first
     rewrite(path, "a", commits, tree=False)
@@ -156,9 +157,9 @@ def test_a_redaction_covers_no_other_content(tmp_path: Path, target: str, *, scr
         ]
         assert (target, commits[place].first) in bad
         wanted = "the append lost its content, and no redaction says so"
-        assert wanted in {one.problem for one in verify_session(store, target).problems}
+        assert wanted in {one.problem for one in report_of(store, target).problems}
         missing = "no record says what was left of the append"
-        assert any(one.problem in {missing, DIFFERS} for one in verify_session(store, target).problems) != row
+        assert any(one.problem in {missing, DIFFERS} for one in report_of(store, target).problems) != row
 
 
 @pytest.mark.parametrize("fork", [False, True])

@@ -24,11 +24,12 @@ from eventlog.log.embedded.generations import files_of
 from eventlog.log.embedded.journal import frames
 from eventlog.log.memory import MemoryLog
 from eventlog.maintenance.repair import repair
-from projections.verify.tombstones import tombstone_fault
-from projections.verify.verify import SessionReport, verify, verify_session
+from projections.verify.heads import tombstone_fault
+from projections.verify.verify import SessionReport, verify
 from tests.faults.tally import tally
 from tests.support.embedded_log import abandon
 from tests.support.forger import begun, forgeries
+from tests.support.verifying import report_of
 
 pytestmark = pytest.mark.promise(11)
 
@@ -105,8 +106,8 @@ def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
         file.write_bytes(pristine)
         write_records(file, list(forged(records, forgery.commits)))
         with Store(open_log(path, read_only=True)) as opened:
-            report = verify_session(opened, "a")
-            against = verify_session(opened, "a", against=kept.by_session["a"])
+            report = report_of(opened, "a")
+            against = report_of(opened, "a", against=kept.by_session["a"])
         shortened = forgery.commits == commits[: len(forgery.commits)]
         assert report.first_bad == (None if shortened else forgery.version), (forgery.name, report)
         assert against.first_bad is not None or forgery.name == "appended", forgery.name
@@ -172,7 +173,7 @@ def test_every_body_changed_lost_or_swapped_is_named() -> None:
         ]
         for bodies, wrong in changes:
             log._bodies = bodies
-            found = verify_session(store, "a")
+            found = report_of(store, "a")
             assert sorted(one.version or 0 for one in found.problems) == sorted(places[digest] for digest in wrong)
         log._bodies = pristine
         assert verify(store).sound
@@ -200,9 +201,9 @@ def test_every_field_of_a_head_is_compared(name: str) -> None:
     """A change of any field in a session's head contradicts its events and is found."""
     log, store = memory()
     with store:
-        assert verify_session(store, "a").sound
+        assert report_of(store, "a").sound
         log._heads["a"] = HEADS[name](log._heads["a"])
-        found: SessionReport = verify_session(store, "a")
+        found: SessionReport = report_of(store, "a")
         assert not found.sound, name
 
 
@@ -236,7 +237,7 @@ def test_every_fact_on_a_tombstone_is_compared(name: str) -> None:
         store.erase("a", reason="why")
         assert verify(store).sound
         log._heads["a"] = TOMBSTONES[name](log._heads["a"])
-        assert not verify_session(store, "a").sound, name
+        assert not report_of(store, "a").sound, name
 
 
 def test_a_tombstone_after_a_vacuum_says_what_a_tombstone_says(tmp_path: Path) -> None:
@@ -262,7 +263,7 @@ def test_a_session_that_only_its_head_calls_erased_is_named() -> None:
     log, store = memory()
     with store:
         log._heads["a"] = recarded(log._heads["a"], erased=True)
-        for report in (verify_session(store, "a"), *verify(store, session="a").sessions):
+        for report in (report_of(store, "a"), *verify(store, session="a").sessions):
             assert "no event does" in report.problems[0].problem
 
 
@@ -273,7 +274,7 @@ def test_a_lease_older_than_the_events_is_named() -> None:
         head = log._heads["a"]
         assert head.lease.epoch > 0
         log._heads["a"] = replace(head, lease=replace(head.lease, epoch=0))
-        assert "epoch 0" in verify_session(store, "a").problems[0].problem
+        assert "epoch 0" in report_of(store, "a").problems[0].problem
 
 
 def test_a_fork_moved_to_another_place_is_named() -> None:
@@ -287,4 +288,4 @@ def test_a_fork_moved_to_another_place_is_named() -> None:
         for at, name in ((3, "b"), (2, "a")):
             event = ev.SessionForked(name, at)
             log._sessions["f"] = [replace(first, payload=encode([(first.time, event)], first.time)), *rest]
-            assert verify_session(store, "f").first_bad == 4
+            assert report_of(store, "f").first_bad == 4

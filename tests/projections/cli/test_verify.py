@@ -12,8 +12,10 @@ import eventlog
 from eventlog.log.memory import MemoryLog
 from projections.cli.exits import Exit
 from projections.transcript.transcript import TranscriptProjection
-from projections.verify.verify import verify_session
+from projections.verify.deep_checks import deep_checks
+from projections.verify.streams import Problem, StreamChecks
 from tests.support.cli_runner import Cli, on_terminal, valid
+from tests.support.verifying import report_of
 
 
 def test_verify_of_a_sound_store(cli: Cli, store: Path) -> None:
@@ -88,13 +90,17 @@ def test_verify_finds_a_wrong_body_and_a_wrong_fold() -> None:
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("y" * 5000)
-        assert verify_session(store, session.id, [TranscriptProjection()]).sound
-        wrong = verify_session(store, session.id, [Forgetful()]).problems
+        assert report_of(store, session.id, deep=True).sound
+        head, wrong = store.log.head(session.id), list[Problem]()
+        assert head is not None
+        check = StreamChecks(store, [session.id]).of(head)
+        for compare in deep_checks(session, check, head, [Forgetful()], session.version):
+            compare(wrong)
         assert [problem.problem for problem in wrong] == ["forgetful: replay differs from live"]
         assert isinstance(store.log, MemoryLog)
         bodies = store.log._bodies
         (digest,) = bodies
         bodies[digest] = b"\x00" + b"z" * 5000
-        (problem,) = verify_session(store, session.id, []).problems
+        (problem,) = report_of(store, session.id).problems
         assert problem.version == 3
         assert digest.hex() in problem.problem

@@ -22,7 +22,6 @@ from projections.exports.opencode import opencode_json
 from projections.loop import AsyncContextWindow, CallModel, ContextWindow, Stop
 from projections.loop.decision.loop_state import COMPACTED, ROLLED_BACK, TOLD_CHANGED
 from projections.reports.audit import audit
-from projections.verify.verify import verify_session
 from projections.window import (
     AutoContinue,
     CompactionPolicy,
@@ -50,6 +49,7 @@ from tests.support.background import (
     until_written,
 )
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
+from tests.support.verifying import report_of
 from tests.support.window_loop import MODEL, sections
 
 engine = places(*ENGINES, ENCRYPTED)
@@ -487,7 +487,7 @@ def test_everything_can_be_verified_and_exported(store: Store, session: Session)
     assert ended(session, writer) == [""]
     until_written(session)
     for one in (session, subsession(session)):
-        assert verify_session(store, one.id).sound
+        assert report_of(store, one.id).sound
         assert "summary 1" in "".join(html_pieces(one))
         assert b"summary 1" in b"".join(jsonl_lines(one))
         assert "summary 1" in markdown_of(one)

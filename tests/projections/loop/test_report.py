@@ -12,7 +12,7 @@ from eventlog.events import CompactionStarted
 from eventlog.values import Attachment, Limits
 from projections.loop import ContextWindow
 from projections.loop.context.report import WindowReport, preview_compaction, preview_prune, window_report
-from projections.tokens import frame_tokens
+from projections.tokens.counter import frame_tokens
 from projections.view.neutral import Text
 from projections.view.part_rendering import MEDIA_HEADING
 from projections.window import CompactionPolicy, ContextPolicy, OverflowPolicy, policy_named

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -15,17 +15,11 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.log.commit import Commit
 from eventlog.session.session import Session
 from eventlog.store import Store
-from eventlog.values import Content, File, Text
-from projections.conversation.state import Conversation
-from projections.reports import step_requests as auditing
+from eventlog.values import File, Text
 from projections.reports.audit import AuditedStep, audit
 from projections.requests.openai import chat_messages
 from projections.view import digest as digests
-from projections.view import followed_view, model_view
-from projections.view.assembly import Assembly
 from projections.view.model_view import ModelView
-from projections.view.options import RenderOptions
-from projections.window.compaction.record import SUMMARY_RENDERER
 from tests.projections.reports.test_audit import long_session, verdicts, work
 from tests.support.engines import LastingLog
 
@@ -137,35 +131,6 @@ def test_one_changed_byte_in_a_history_with_everything_in_it() -> None:
     assert len(named) > 20
     assert min(named) > 0, "each text was sent at least once"
     assert len(set(named)) > 5
-
-
-class Later(Assembly):
-    """Render no output longer than ten characters."""
-
-    def __init__(self, state: Conversation, options: RenderOptions, resolve: Callable[[Content], str]) -> None:
-        super().__init__(state, msgspec.structs.replace(options, tool_output_limit=10), resolve)
-
-
-def test_a_changed_renderer_rebuilds_old_steps_as_they_were_sent(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a new renderer, earlier steps match under the old name, new ones under the new."""
-    session = long_session(store)
-    old = verdicts(session)
-    assert set(old) == {"match"}
-    monkeypatch.setitem(auditing.RENDERERS, "neutral/2", Later)
-    for module in (model_view, digests):
-        monkeypatch.setattr(module, "RENDERER", "neutral/2")
-    monkeypatch.setattr(followed_view, "Assembly", Later)
-    session.user("One more. " * 50)
-    work(session, 4)
-    found = list(audit(session))
-    assert [step.verdict for step in found] == ["match"] * len(found)
-    assert {step.renderer for step in found[: len(old)]} == {"neutral/1", SUMMARY_RENDERER}
-    assert {step.renderer for step in found[len(old) :]} <= {"neutral/2", SUMMARY_RENDERER}
-    assert found[-1].renderer == "neutral/2"
-    monkeypatch.setitem(auditing.RENDERERS, "neutral/1", Later)
-    assert "mismatch" in verdicts(session), "had it changed without a new name"
-    monkeypatch.delitem(auditing.RENDERERS, "neutral/1")
-    assert {step.verdict for step in audit(session) if step.renderer == "neutral/1"} == {"unknown"}
 
 
 def test_the_form_of_a_view_belongs_to_the_renderers_name() -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from eventlog.log.memory import MemoryLog
-from projections.tokens import CharsCounter, CountCache
+from projections.tokens.cache import CountCache
+from projections.tokens.counter import CharsCounter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

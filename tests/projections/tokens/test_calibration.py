@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.tokens import Calibration, CharsCounter, TokenCounter, frame_tokens
+from projections.tokens.calibration import Calibration
+from projections.tokens.counter import CharsCounter, TokenCounter, frame_tokens
 from tests.support.shared import shared_path
 
 if TYPE_CHECKING:

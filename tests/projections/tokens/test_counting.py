@@ -13,10 +13,17 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.tokens import CharsCounter, StreamEstimate, TokenCounter, counter_named, frame_tokens, utf8_length
 from projections.tokens import encodings as encodings_module
-from projections.tokens.counter import WINDOW, split
-from projections.tokens.encodings import ENCODINGS, encoder
+from projections.tokens.counter import (
+    WINDOW,
+    CharsCounter,
+    TokenCounter,
+    counter_named,
+    frame_tokens,
+    split,
+    utf8_length,
+)
+from projections.tokens.encodings import ENCODINGS, encoder, encoding_for
 from tests.support.shared import shared_path
 
 if TYPE_CHECKING:
@@ -121,29 +128,14 @@ def test_chars_counter_by_example() -> None:
     assert counts == [0, 0, 1, 2, 1, 1, 2]
 
 
-@given(st.lists(st.text(max_size=8) | st.sampled_from(["\ud83d", "\ude00"]), max_size=30))
-@settings(max_examples=100, deadline=None)
-def test_a_stream_is_estimated_alike_however_it_is_cut(deltas: list[str]) -> None:
-    """A stream's estimate depends on its text, not on its deltas; the final count is exact."""
-    counter = TokenCounter()
-    stream, one = StreamEstimate(counter), StreamEstimate(counter)
-    for delta in deltas:
-        stream.feed(delta)
-    one.feed("".join(deltas))
-    assert stream.tokens == one.tokens == counter.estimate(len("".join(deltas)), utf8_length("".join(deltas)))
-    assert stream.finish() == counter.count("".join(deltas))
-    assert stream.finish() == one.finish()
-
-
 @pytest.mark.parametrize("name", ["o200k_base", "cl100k_base", "chars/4"])
 def test_the_estimate_is_near_the_count(name: str) -> None:
-    """While prose or Chinese streams, its estimate is within a quarter of the count."""
+    """The estimate of prose or Chinese, by its size alone, is within a quarter of the count."""
     counter = counter_named(name)
     for text in (CHINESE * 20, " ".join(str(test_the_estimate_is_near_the_count.__doc__) for _ in range(50))):
-        stream = StreamEstimate(counter)
-        for at in range(0, len(text), 7):
-            stream.feed(text[at : at + 7])
-        assert stream.tokens == pytest.approx(stream.finish(), rel=0.25)
+        pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
+        estimated = counter.estimate(len(text), sum(map(utf8_length, pieces)))
+        assert estimated == pytest.approx(counter.count(text), rel=0.25)
 
 
 def recorded_texts() -> Iterator[list[str]]:
@@ -191,7 +183,7 @@ def test_frames_are_what_the_provider_counts() -> None:
             chunks = [json.loads(line[6:]) for line in answer.splitlines() if line.startswith("data: {")]
             reported = next(chunk["usage"]["prompt_tokens"] for chunk in chunks if chunk.get("usage"))
             texts = [message["content"] for message in request["messages"]]
-            content = sum(map(TokenCounter.for_model("gpt-4o").count, texts))
+            content = sum(map(TokenCounter(encoding_for("gpt-4o")).count, texts))
             assert content + frame_tokens(len(texts)) == reported
             checked += 1
     assert checked > 0

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from projections.tokens import image_size, image_tokens, media_tokens
+from projections.tokens.media import image_size, image_tokens, media_tokens
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00\x00\x00\rIHDR" + struct.pack(">II", 1024, 768) + b"\x08\x02\x00\x00\x00"
 GIF = b"GIF89a" + struct.pack("<HH", 320, 200) + b"\x00\x00\x00"

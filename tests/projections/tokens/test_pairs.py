@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.tokens import TokenCounter
 from projections.tokens import encodings as encodings_module
-from projections.tokens.encodings import ENCODINGS, FEW, LONGEST, PairCounter, encoder
-from projections.tokens.vocabulary import read_tokens
+from projections.tokens.counter import TokenCounter
+from projections.tokens.encodings import ENCODINGS, FEW, LONGEST, PairCounter, encoder, read_tokens
 from tests.support.shared import shared_path
 
 if TYPE_CHECKING:

@@ -27,10 +27,10 @@ from projections.transcript.message import LargeText, TranscriptMessage, Transcr
 from projections.transcript.row_block import RowBlock
 from projections.transcript.row_store import KIND
 from projections.transcript.transcript import Transcript, TranscriptProjection
-from projections.verify.verify import verify_session
 from tests.support.compactions import compacted
 from tests.support.engines import ENGINES, Engine
 from tests.support.sample_sessions import read_by
+from tests.support.verifying import report_of
 
 ROWS = b"checkpoint\0rows 1\0"
 SECRET = "the name is Rumpelstiltskin"
@@ -194,16 +194,16 @@ def test_a_deep_check_finds_wrong_rows(store: eventlog.Store) -> None:
     """`verify --deep` compares the rows with a replay, and makes none."""
     session = store.create_session()
     talk(session)
-    assert verify_session(store, session.id, [TranscriptProjection()]).sound
+    assert report_of(store, session.id, deep=True).sound
     assert not rows_of(store)
     Transcript(session).oldest_first()
-    assert verify_session(store, session.id, [TranscriptProjection()]).sound
+    assert report_of(store, session.id, deep=True).sound
     key = rows_of(store)[0]
     block = RowBlock.decode(store.log.get_derived(key) or b"")
     wrong = block.rows[1]
     block.rows[1] = replace(wrong, reason="another")
     store.log.put_derived([(key, block.encode())])
-    problems = verify_session(store, session.id, [TranscriptProjection()]).problems
+    problems = report_of(store, session.id, deep=True).problems
     assert [problem.version for problem in problems] == [wrong.version]
     assert problems[0].problem == "transcript: the rows differ from a replay"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from projections.tokens import CharsCounter
+from projections.tokens.counter import CharsCounter
 from projections.view.neutral import NeutralMessage, Result
 from projections.view.token_count import ViewCounter
 

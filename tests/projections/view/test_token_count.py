@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.codec.large_texts import INLINE
-from projections.tokens import CharsCounter
+from projections.tokens.counter import CharsCounter
 from projections.view.messages import Messages
 from projections.view.neutral import Call, File, NeutralMessage, Result, Text
 from projections.view.token_count import ViewCounter

@@ -53,18 +53,18 @@ EAGER = PrunePolicy(trigger=0.0, protect=10, minimum=0, turns=1, steps=1, expect
 OPENCODE = ContextPolicy(
     prune=msgspec.structs.replace(EAGER, policy="opencode"), preset="opencode-1.18", counter="chars/4"
 )
-STOPPING = ContextPolicy(prune=msgspec.structs.replace(EAGER, policy="superseded", stop_at_pruned=True))
+SUPERSEDING = ContextPolicy(prune=msgspec.structs.replace(EAGER, policy="superseded"))
 KEPT: list[tuple[ContextPolicy | None, RenderOptions | None]] = [
     (ContextPolicy(prune=EAGER), None),
     (OPENCODE, None),
-    (STOPPING, RenderOptions(reminder=True, constraints=Constraints(alternate=True))),
+    (SUPERSEDING, RenderOptions(reminder=True, constraints=Constraints(alternate=True))),
     (None, None),
 ]
 """Policies and options of windows that are kept from command to command."""
 SETTINGS: list[tuple[str | None, Limits | None, ContextPolicy | None]] = [
     ("gpt-4", Limits(context=100_000, output=4_000), None),
     ("claude-sonnet-4", None, OPENCODE),
-    (None, Limits(context=3_000, output=500), STOPPING),
+    (None, Limits(context=3_000, output=500), SUPERSEDING),
     ("x", None, ContextPolicy(prune=msgspec.structs.replace(EAGER, policy="cost-aware"))),
 ]
 """Models, limits and policies that are recorded."""

@@ -30,7 +30,7 @@ from eventlog.log.embedded.segments.environment import Environment
 from eventlog.open_log import open_log
 from projections import ModelView
 from projections.loop import CallModel, Compact, RequestCompaction, RunTools, Step
-from projections.tokens import TokenCounter
+from projections.tokens.counter import TokenCounter
 from tests.support.crash_writer import KillingIO, Shared, child, must_succeed
 from tests.support.faults.agent import finished, open_agent, sound, turn
 from tests.support.faults.encrypted_stores import has_keys, is_large, keep_keys, keys_of
@@ -203,7 +203,7 @@ def kill(directory: Path, chance: random.Random, work: str, number: int) -> str:
 def main(directory: Path, seed: int, kills: int, kind: str, *works: str) -> None:
     """Kill as often as asked for, at every kind of work in turn."""
     probe_here(pytest.MonkeyPatch())
-    TokenCounter.for_model("").count("loaded once, for all children")
+    TokenCounter().count("loaded once, for all children")
     chance = random.Random(seed)
     found: Counter[str] = Counter()
     number = lives = 0

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from eventlog.errors import CallError, EventlogError
-from projections.tokens import TokenCounter
+from projections.tokens.counter import TokenCounter
 from tests.support.crash_writer import child, must_succeed
 from tests.support.faults.disk import HOW, Recorder
 from tests.support.faults.tracing import CHANGES, SHORT, Call, traced
@@ -186,7 +186,7 @@ def main(directory: Path, seed: int, tries: int, kind: str, way: str, *works: st
     """Break each kind of work off that often."""
     logging.disable()
     patched()
-    TokenCounter.for_model("").count("loaded once, for all children")
+    TokenCounter().count("loaded once, for all children")
     directory = directory.resolve()
     if not (directory / "templates").exists():  # templates of large stores are made once for all ways
         (directory / "templates").mkdir()

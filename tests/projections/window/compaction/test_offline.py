@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eventlog.values import Todo
 from projections.loop.context.summary_run import check_summary
-from projections.tokens import TokenCounter
+from projections.tokens.counter import TokenCounter
 from projections.view.neutral import Call, NeutralMessage, Result, Text
 from projections.window.compaction.offline import ROOM, summarize_offline
 from projections.window.compaction.request import SummaryFacts, SummaryRequest

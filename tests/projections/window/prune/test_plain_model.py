@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from eventlog.values import File, Model
-from projections.conversation.parts import FilePart, Message, Part, ReasoningPart, TextPart, ToolPart
+from projections.conversation.parts import FilePart, Message, Part, ReasoningPart, StepPart, TextPart, ToolPart
 from projections.view.cleared_arguments import LARGE
 from projections.window.policy.policy import Prices, PrunePolicy
 from projections.window.prune.case import CLEARED_TOKENS
@@ -72,7 +72,8 @@ def drawn(random: Random) -> list[Message]:
                 )
                 for _ in range(random.choice((0, 0, 1)))
             ]
-            talk.step(*thoughts, TextPart(f"w{talk.count}-{len(talk.messages)}", pieces=["w" * 30]), *tools)
+            said = [TextPart(f"w{talk.count}-{len(talk.messages)}", pieces=["w" * 30])]
+            talk.step(*thoughts, *(said if random.random() < 0.8 else []), *tools)
             talk.messages[-1].model = random.choice((None, Model("a", "b"), Model("deepseek", "chat")))
     return talk.messages
 
@@ -85,7 +86,6 @@ def policy_drawn(random: Random, planner: str) -> PrunePolicy:
         minimum=random.choice((0, 0, 0, 100)),
         turns=random.randint(0, 3),
         steps=random.randint(0, 3),
-        stop_at_pruned=random.random() < 0.3,
         protected_tools=random.choice((("skill",), (), ("SKILL", "bash"))),
         arguments=random.random() < 0.8,
         reasoning=random.random() < 0.8,
@@ -125,7 +125,11 @@ class PlainModel:
         self.inside = inside
         self.protect = policy.protect if usable is None else min(policy.protect, usable // 4)
         self.minimum = policy.minimum if usable is None else min(policy.minimum, usable // 8)
-        self.steps = [index for index, message in enumerate(messages) if not message.user]  # each says something
+        self.steps = [
+            index
+            for index, message in enumerate(messages)
+            if not message.user and any(not (part.removed or isinstance(part, StepPart)) for part in message.parts)
+        ]
         turns = [index for index, message in enumerate(messages) if message.user and not message.synthetic]
         bound = (
             _begin_of(policy.steps or 0, self.steps, messages) if inside else _begin_of(policy.turns, turns, messages)
@@ -144,12 +148,8 @@ class PlainModel:
             for item in self._items(index, part)
         ]
         free = [item for item in self.whole if item.at < bound and getattr(item.part, "tool", "") not in protected]
-        self.large = [item for item in free if not item.pruned and item.size > CLEARED_TOKENS]
+        self.prunable = [item for item in free if not item.pruned and item.size > CLEARED_TOKENS]
         """Candidates, oldest first."""
-        self.prunable = self.large
-        if policy.stop_at_pruned:
-            last = max((index for index, item in enumerate(free) if item.pruned), default=-1)
-            self.prunable = free[last + 1 :]
 
     def beyond(self, items: Sequence[Item]) -> list[Item]:
         """Return what does not fit into the protected tokens, the named and the newest first."""
@@ -165,7 +165,7 @@ class PlainModel:
     def superseded(self) -> list[Item]:
         """Stale content, and other content beyond the protected tokens, if it is enough."""
         gone = self.beyond([item for item in self.prunable if not self._is_stale(item)])
-        gone += [item for item in self.large if self._is_stale(item)]
+        gone += [item for item in self.prunable if self._is_stale(item)]
         return self._enough([item for item in self.whole if item in gone])
 
     def opencode(self) -> list[Item]:
@@ -276,7 +276,7 @@ class PlainModel:
     def _requests(self, items: Sequence[Item]) -> float:
         """Half of the steps that have read these, by what they gathered."""
         steps = [step for step in self.steps if step >= items[0].at]
-        return freed(items) / (2 * self._behind(items[0]) / len(steps))
+        return freed(items) / (2 * self._behind(items[0]) / max(len(steps), 1))
 
 
 def _begin_of(count: int, begins: Sequence[int], messages: Sequence[Message]) -> int:

@@ -15,7 +15,7 @@ from projections.conversation.parts import Message, TextPart, ToolPart
 from projections.conversation.state import Conversation
 from projections.replay.loop import replay
 from projections.requests.ai_sdk import model_messages
-from projections.tokens import CharsCounter, TokenCounter, frame_tokens
+from projections.tokens.counter import CharsCounter, TokenCounter, frame_tokens
 from projections.view.message_rendering import MessageRenderer
 from projections.view.model_view import ModelView
 from projections.view.options import DEFAULT, OPENCODE_1_18

@@ -111,7 +111,11 @@ def leaves(value: Any, path: str) -> list[tuple[str, Any]]:
     if isinstance(value, dict):
         return [leaf for key, item in cast("Chunk", value).items() for leaf in leaves(item, f"{path}.{key}")]
     if isinstance(value, list):
-        return [leaf for at, item in enumerate(cast("list[Any]", value)) for leaf in leaves(item, f"{path}[{at}]")]
+        return [
+            leaf
+            for at, item in enumerate(cast("list[Any]", cast("object", value)))
+            for leaf in leaves(item, f"{path}[{at}]")
+        ]
     return [(path, value)]
 
 

@@ -308,7 +308,8 @@ class Store(SessionStore):
 
         With `dry_run` nothing is erased, and the result says what would be; allowed in a read-only
         store. `age` is milliseconds since the last activity, `count` a number of sessions, `size`
-        bytes of events; None is no limit. `scope` considers the sessions of one scope.
+        bytes of events; None is no limit. `scope` considers the sessions of one scope. An imported
+        session is as old as its recording says, without times the oldest of all.
         """
         from eventlog.maintenance.retention import expire, to_expire
 

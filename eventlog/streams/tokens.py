@@ -32,7 +32,10 @@ def chat_usage(found: dict[str, Any]) -> Usage:
 
 
 def responses_usage(found: dict[str, Any]) -> Usage:
-    """Return the usage of Responses, and of Codex, which has the details beside the sums."""
+    """Return the usage of Responses, and of Codex, which has the details beside the sums.
+
+    A cost is taken where the server sends one.
+    """
     given, made = object_of(found.get("input_tokens_details")), object_of(found.get("output_tokens_details"))
     read = number_of(given.get("cached_tokens")) or number_of(found.get("cached_input_tokens"))
     written = number_of(given.get("cache_write_tokens")) or number_of(found.get("cache_write_input_tokens"))
@@ -45,7 +48,8 @@ def responses_usage(found: dict[str, Any]) -> Usage:
             cache_read=read,
             cache_write=written,
             total=number_of(total) if isinstance(total, int) else None,
-        )
+        ),
+        price_of(found.get("cost")),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from eventlog.errors import NotFoundError
-from eventlog.validation import require
+from eventlog.validation import require, require_or_none
 from eventlog.values import Model, target_of
 
 Capability: TypeAlias = Literal["text", "image", "pdf", "audio", "video"]
@@ -91,6 +91,9 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
     "": the target of the newest call that did not fail, if it asked `model`; else `model` itself.
     """
+
+    def __post_init__(self) -> None:
+        require_or_none(Model, self.model, "the model of options is a Model, such as Model('openai', 'gpt-5')")
 
     @property
     def asked(self) -> str:

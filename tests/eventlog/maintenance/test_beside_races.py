@@ -302,8 +302,8 @@ def test_a_search_keeps_its_index_while_the_store_is_rewritten(tmp_path: Path, m
     """A rewriting by another process overwrites no index that a search reads."""
     catch_up = Follower.catch_up
 
-    def rewrite_and_catch_up(follower: Follower, deadline: float | None) -> None:
-        catch_up(follower, deadline)
+    def rewrite_and_catch_up(follower: Follower, deadline: float | None, *, words: bool) -> None:
+        catch_up(follower, deadline, words=words)
         assert in_child(VACUUM, tmp_path / "s") == f"{(os.getpid(),)}\n"
         store.session("kept").user("on")  # this process goes over to the next generation
         assert generations.sweep(tmp_path / "s", engine_of(store).options.io) == (os.getpid(),)

@@ -79,8 +79,8 @@ def test_a_search_whose_index_another_thread_closes_goes_on(
         assert found(store, "common") == 20
         catch_up, lost = Follower.catch_up, list[str]()
 
-        def losing(follower: Follower, deadline: float | None) -> None:
-            catch_up(follower, deadline)
+        def losing(follower: Follower, deadline: float | None, *, words: bool) -> None:
+            catch_up(follower, deadline, words=words)
             if not lost:
                 lost.append(loss)
                 if loss == "file":
@@ -100,8 +100,8 @@ def test_a_store_that_is_closed_while_it_is_searched_says_so(tmp_path: Path, mon
         filled(store, 3)
         catch_up = Follower.catch_up
 
-        def closing(follower: Follower, deadline: float | None) -> None:
-            catch_up(follower, deadline)
+        def closing(follower: Follower, deadline: float | None, *, words: bool) -> None:
+            catch_up(follower, deadline, words=words)
             store.close()
 
         monkeypatch.setattr(Follower, "catch_up", closing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -262,6 +263,14 @@ def test_an_answer_is_its_parts(api: str, answer: object, named: bool) -> None:
     assert end.usage is not None
     assert (end.usage.tokens.input, end.usage.tokens.output, end.usage.tokens.cache_read) == tokens
     assert [custom.namespace for custom in customs] == kept
+
+
+def test_a_cost_that_a_server_sends_is_recorded() -> None:
+    """OpenRouter prices its calls, in Responses as well."""
+    usage = {"input_tokens": 7, "output_tokens": 2, "cost": 1.13e-05}
+    _, end, _ = parts_of({**RESPONSES_WHOLE, "usage": usage})
+    assert end.usage is not None
+    assert end.usage.cost == Decimal("0.0000113")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import eventlog
 from eventlog import events as ev
-from eventlog.errors import NotFoundError, UnknownEventError
+from eventlog.errors import CallError, NotFoundError, UnknownEventError
 from eventlog.state.evolve import evolve
 from eventlog.state.settling import closing
 from eventlog.state.state import State
@@ -770,3 +770,9 @@ def test_explain(store: eventlog.Store) -> None:
     assert ModelView.of(session, at=5).explain("p2").reason == "later"
     with pytest.raises(NotFoundError):
         back.explain("nobody")
+
+
+def test_options_take_a_model_and_no_name() -> None:
+    """A model by its name is refused where it is given, with the form that is taken."""
+    with pytest.raises(CallError, match=r"Model\('openai'"):
+        RenderOptions(model="openai/gpt-5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

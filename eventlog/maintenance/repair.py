@@ -1,7 +1,7 @@
 """Repair: saves what is sound of a damaged store into a new one, and lists every loss.
 
-A repair never works in place.  It looks for commits in the folded part, which child processes read
-because damaged pages can kill a reader, and in the journal (`log/embedded/salvage/salvage.py`).
+A repair never works in place.  It looks for commits in the folded part, which is read without LMDB
+because damaged pages can kill a reader, and in the journal (`log/embedded/salvage.py`).
 `salvaged_store.py` decides which commits are kept.  A log on a server is copied, and a damaged row
 there is an error.  Catalog entries are made anew from the events.  Leases are released; checkpoints
 and token counts are made again when they are needed.
@@ -104,7 +104,7 @@ def _save(old: Path, new: Path, options: Options, on_progress: Callable[[int, in
     """Write what can be saved; the readable part of LMDB is copied beside it meanwhile."""
     from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.embedded.generations import begin
-    from eventlog.log.embedded.salvage.salvage import commits_in, copy_readable, gaps_in
+    from eventlog.log.embedded.salvage import commits_in, copy_readable, gaps_in
     from eventlog.log.embedded.segments.segments import Segments
     from eventlog.log.embedded.watermark import Watermark
 

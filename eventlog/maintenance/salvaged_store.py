@@ -64,7 +64,7 @@ class SalvagedStore:
     """Salvaged commits, and the sound store that they make (`copy_commits.CopySource`)."""
 
     def __init__(self, segments: Segments) -> None:
-        from eventlog.log.embedded.salvage.salvage import chunks_in, rows_in
+        from eventlog.log.embedded.salvage import chunks_in, rows_in
 
         self._segments = segments
         self._sessions: dict[str, _SalvagedSession] = {}
@@ -296,7 +296,7 @@ class SalvagedStore:
         return next((one for one in self._chunk(place) if one.session == name and one.first == first), None)
 
     def _read_chunk(self, place: tuple[int, int]) -> list[Commit]:
-        from eventlog.log.embedded.salvage.salvage import chunk_at
+        from eventlog.log.embedded.salvage import chunk_at
 
         return chunk_at(self._segments, *place)
 

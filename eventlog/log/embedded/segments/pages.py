@@ -25,7 +25,7 @@ import stat
 import struct
 import sys
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from eventlog.errors import DamagedError
 from eventlog.log.embedded.filesystem import unreadable
@@ -173,7 +173,7 @@ def page_faults(directory: Path) -> list[str]:
         while True:
             metas = meta_pages(path)
             try:
-                faults: list[Any] = verify(str(path))
+                faults = cast("list[str]", verify(str(path)))
             except VerifyError as error:
                 faults = [str(error)]
             if not faults or meta_pages(path) == metas:

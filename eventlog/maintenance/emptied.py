@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from eventlog.codec.payload import is_foreign
+from eventlog.codec.payload import DESTROYED, is_foreign
 from eventlog.history.ancestry import ancestors
 from eventlog.history.catalog import entry_of
+from eventlog.history.checkpoint_store import PREFIX
+from eventlog.history.value_index import PREFIX as VALUES
 from eventlog.log.commit import Commit, Head
 from eventlog.log.contract import HeadReader
 from eventlog.log.merkle import SALT_BYTES, leaf_of
@@ -44,6 +46,29 @@ class VacuumResult(msgspec.Struct, frozen=True):
 def emptied(commit: Commit, payload: bytes = b"") -> Commit:
     """Return the commit with another payload and salt; only the hash of its leaf stays."""
     return replace(commit, payload=payload, salt=os.urandom(SALT_BYTES), leaf=leaf_of(commit))
+
+
+def rewritten(commit: Commit, last: int | None, changes: Mapping[str, Change]) -> Commit | None:
+    """Return what is kept of a commit, None for nothing.
+
+    `last` is the last version that is inherited from its session; None if that was not erased.
+    """
+    if last == 0:
+        return None
+    if last is not None and commit.first > last:
+        changed = emptied(commit)
+    else:
+        changed = changes[commit.session](commit) if commit.session in changes else commit
+    if changed.emptied and not changed.salt:
+        return emptied(changed, changed.payload)
+    return commit if commit.emptied and changed.payload == commit.payload else changed
+
+
+def is_stale(key: bytes, dropped: set[bytes]) -> bool:
+    """Return whether a derived value goes with what was removed of the sessions in `dropped`."""
+    if not dropped or key.startswith(DESTROYED):
+        return False
+    return not key.startswith((PREFIX, VALUES)) or any(name in key for name in dropped)
 
 
 def inherited_versions(segments: HeadSource) -> dict[str, int]:

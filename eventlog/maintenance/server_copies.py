@@ -13,22 +13,20 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from eventlog.errors import CallError
 from eventlog.history.catalog import is_session
 from eventlog.history.cursor import cursor_at
 from eventlog.log.embedded import generations
-from eventlog.log.embedded.bulk_writer import BulkWriter
 from eventlog.log.embedded.directory import encryption_of, identity_of
 from eventlog.log.embedded.options import Options
-from eventlog.log.embedded.unfinished import set_unfinished, unfinished
+from eventlog.log.embedded.unfinished import unfinished
 from eventlog.maintenance.copy_commits import CopySource, copy_commits, storage_errors
-from eventlog.maintenance.destination import BackupResult, Progress, clear, destination
+from eventlog.maintenance.destination import BackupResult, Progress, copy_at, destination
 from eventlog.maintenance.merged_log import MergedLog
 from eventlog.open_log import directory_of, is_server
 
 if TYPE_CHECKING:
+    from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.postgres.engine import PostgresLog
     from eventlog.log.postgres.tables import Tables
 
@@ -42,34 +40,12 @@ def backup_to_directory(log: PostgresLog, to: Path, *, on_progress: Progress | N
     with storage_errors(to), destination(to):
         generations.discard(to)
         generations.sweep(to, options.io)
-        is_store = (to / "format").exists() and unfinished(to) is None
-        if is_store and identity_of(to) != identity:
+        if (to / "format").exists() and unfinished(to) is None and identity_of(to) != identity:
             raise CallError(f"{to} is a backup of another store")
-        edition = options.io.random(16).hex()
-        if is_store:  # the old copy stays until the new one is whole
-            place = generations.following(to)
-        else:
-            set_unfinished(to, "a backup was being written")
-            clear(to)
-            place = generations.begin(to, edition)
-        copy = BulkWriter(place, options)
-        try:
-            copy.begin()
+        with copy_at(to, options.io.random(16).hex(), "a backup was being written", options) as (copy, store):
             source = MergedLog(log)
-            events = copy_commits(source, copy, source.end, on_progress=on_progress)
-            gone = [
-                replace(head, gone=True) for head in source.heads() if head.gone and copy.head(head.session) is None
-            ]
-            if gone:
-                copy.add([], {}, {}, {}, position=copy.position, gone=gone)
-            copy.finish(None if is_store else to, identity, log.settings.encryption)
-        finally:
-            copy.close()
-        if is_store:
-            generations.commit(to, edition)
-            generations.sweep(to, options.io)
-        else:
-            set_unfinished(to, None)
+            events = _copied(source, copy, source.end, on_progress)
+            copy.finish(store, identity, log.settings.encryption)
     with closing(open_log(to, read_only=True)) as made:
         sessions = sum(is_session(head) for head in made.heads())
         return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
@@ -95,7 +71,7 @@ def restore_to_server(source: str | os.PathLike[str], address: str, *, on_progre
         return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
 
 
-def _copied(source: CopySource, copy: Tables, upto: int, on_progress: Progress | None) -> int:
+def _copied(source: CopySource, copy: BulkWriter | Tables, upto: int, on_progress: Progress | None) -> int:
     events = copy_commits(source, copy, upto, on_progress=on_progress)
     gone = [head for head in source.heads() if head.gone and copy.head(head.session) is None]
     copy.add([], {}, {}, {}, position=copy.position, gone=gone)

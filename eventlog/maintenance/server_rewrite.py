@@ -10,15 +10,13 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from eventlog.codec.payload import DESTROYED
 from eventlog.history.ancestry import ancestors
-from eventlog.history.checkpoint_store import PREFIX, name_in_keys
+from eventlog.history.checkpoint_store import name_in_keys
 from eventlog.history.relatives import heirs_of
-from eventlog.history.value_index import PREFIX as VALUES
 from eventlog.integrity.scrub_ledger import ScrubLedger, new_record, read_ledger
 from eventlog.log.digests import digests_in
 from eventlog.log.merkle import SALT_BYTES
-from eventlog.maintenance.emptied import Change, VacuumResult, emptied, inherited_versions
+from eventlog.maintenance.emptied import Change, VacuumResult, emptied, inherited_versions, is_stale, rewritten
 
 if TYPE_CHECKING:
     from eventlog.log.commit import Commit
@@ -39,7 +37,7 @@ def rewrite_on_server(log: PostgresLog, changes: Mapping[str, Change], *, time: 
         left = [name for name, last in needed.items() if last == 0]
         counted = 0
         for commit in _all_commits(log):
-            changed = _changed(commit, needed.get(commit.session), changes)
+            changed = rewritten(commit, needed.get(commit.session), changes)
             if changed is None:
                 tables.remove([commit])
                 continue
@@ -57,7 +55,7 @@ def rewrite_on_server(log: PostgresLog, changes: Mapping[str, Change], *, time: 
             commit, head = record
             tables.add([commit], {head.session: head}, {}, {}, position=0)
     dropped = {name_in_keys(session) for session in (*needed, *changes)}
-    log.put_derived([(key, None) for key in log.derived_keys(b"") if _is_stale(key, dropped)])
+    log.put_derived([(key, None) for key in log.derived_keys(b"") if is_stale(key, dropped)])
     log.reclaim()
     return VacuumResult(before, log.bytes_stored(), len(left), counted)
 
@@ -75,25 +73,6 @@ def empty_rows(log: PostgresLog, session: str) -> None:
     if head is not None and session not in read_ledger(log):
         going = (each for each in log.read(session, last, head.version - 1) if each.first > last)
         log.take_out(session, list(map(emptied, going)))
-
-
-def _changed(commit: Commit, last: int | None, changes: Mapping[str, Change]) -> Commit | None:
-    """Return what is kept of a commit; `last` is what an erased session's heirs inherit of it."""
-    if last == 0:
-        return None
-    if last is not None and commit.first > last:
-        return emptied(commit)
-    changed = changes[commit.session](commit) if commit.session in changes else commit
-    if changed.emptied and not changed.salt:
-        return emptied(changed, changed.payload)
-    return commit if commit.emptied and changed.payload == commit.payload else changed
-
-
-def _is_stale(key: bytes, dropped: set[bytes]) -> bool:
-    """Return whether a derived value goes with what was removed."""
-    if not dropped or key.startswith(DESTROYED):
-        return False
-    return not key.startswith((PREFIX, VALUES)) or any(name in key for name in dropped)
 
 
 def _all_commits(log: PostgresLog) -> Iterator[Commit]:

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from eventlog.codec.payload import DESTROYED
 from eventlog.errors import CallError
-from eventlog.history.checkpoint_store import PREFIX, name_in_keys
-from eventlog.history.value_index import PREFIX as VALUES
+from eventlog.history.checkpoint_store import name_in_keys
 from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.contract import Log
 from eventlog.log.embedded.directory import bytes_on_disk
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import copy_commits, storage_errors
-from eventlog.maintenance.emptied import Change, VacuumResult, emptied, inherited_versions
+from eventlog.maintenance.emptied import Change, VacuumResult, inherited_versions, is_stale, rewritten
 from eventlog.maintenance.gathered import waiting
 from eventlog.open_log import server_log
 
@@ -95,19 +93,9 @@ class _Rewriter:
 
     def _changed(self, commit: Commit) -> Commit | None:
         """Return what the next generation has of a commit, None for nothing."""
-        last = self._needed.get(commit.session)
-        if last == 0:
-            return None
-        if last is not None and commit.first > last:
-            changed = emptied(commit)
-        else:
-            changed = commit if commit.session not in self._changes else self._changes[commit.session](commit)
-        if changed.emptied:
+        changed = rewritten(commit, self._needed.get(commit.session), self._changes)
+        if changed is not None and changed.emptied:
             self.emptied += not commit.emptied
-            if not changed.salt:
-                changed = emptied(changed, changed.payload)
-            elif commit.emptied and changed.payload == commit.payload:
-                changed = commit
             self._ledger.add(changed)
         return changed
 
@@ -117,13 +105,8 @@ class _Rewriter:
         heads = self._log.heads()  # the newest: a stale one would stay in a free page
         self._copy_heads(copy, (head for head in heads if head.position <= copy.position))  # others are in memory yet
         dropped = {name_in_keys(session) for session in (*self._needed, *self._changes)}
-        copy.add_derived(
-            (key, value)
-            for key, value in segments.scan_derived(b"").items()
-            if not dropped
-            or key.startswith(DESTROYED)
-            or (key.startswith((PREFIX, VALUES)) and not any(name in key for name in dropped))
-        )
+        values = segments.scan_derived(b"")
+        copy.add_derived((key, value) for key, value in values.items() if not is_stale(key, dropped))
 
     def _copy_heads(self, copy: BulkWriter, heads: Iterable[Head]) -> None:
         """Copy heads that changed without a commit, or lost all commits."""

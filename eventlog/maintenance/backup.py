@@ -26,25 +26,21 @@ from time import time_ns
 from typing import TYPE_CHECKING
 
 from eventlog import events as ev
-from eventlog.codec.batch import encode, encode_value
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import blank, part_of
 from eventlog.errors import AlreadyExistsError, CallError
 from eventlog.history.ancestry import ancestry
-from eventlog.history.catalog import entry_of, evolve_entry, is_session
+from eventlog.history.catalog import entry_of, is_session
 from eventlog.history.cursor import cursor_at, reached_by
 from eventlog.integrity.scrub_ledger import ScrubLedger, read_ledger, write_record
-from eventlog.log.append_checks import commit_of
-from eventlog.log.commit import Append
 from eventlog.log.embedded import generations
 from eventlog.log.embedded.bulk_writer import BulkWriter
-from eventlog.log.embedded.directory import encryption_of, identity_of
+from eventlog.log.embedded.directory import encryption_of, identity_of, unfinished
 from eventlog.log.embedded.options import Options
-from eventlog.log.embedded.unfinished import unfinished
 from eventlog.log.merkle import SALT_BYTES
-from eventlog.maintenance.copy_commits import commits_behind, copy_commits, storage_errors
+from eventlog.maintenance.copy_commits import add_events, commits_behind, copy_commits, storage_errors
 from eventlog.maintenance.destination import BackupResult, Progress, copy_at, destination
 from eventlog.maintenance.freed import drop_freed
 from eventlog.open_log import directory_of, is_server, note_of, server_log
@@ -298,13 +294,7 @@ def record_later_redactions(log: Log, copy: BulkWriter, upto: int, time: int, ra
         known = {part for above in streams if above is not None for part in entry_of(above).redacted}
         events = [ev.PartRedacted(part, REASON) for part in found[session] if part not in known]
         if events:
-            entry = entry_of(head)
-            for event in events:
-                entry = evolve_entry(entry, event)
-            payload = encode([(time, event) for event in events], time)
-            append = Append(session=session, payload=payload, count=len(events), time=time, entry=encode_value(entry))
-            commit, head = commit_of(head, append, copy.position + 1, random(SALT_BYTES))
-            copy.add([commit], {session: head}, {}, {}, position=copy.position + len(events))
+            add_events(copy, head, events, time, random(SALT_BYTES))
 
 
 def _redacted(log: Log) -> dict[str, set[str]]:

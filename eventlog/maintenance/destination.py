@@ -11,11 +11,10 @@ import msgspec
 from eventlog.errors import BusyError, CallError
 from eventlog.log.embedded import generations
 from eventlog.log.embedded.bulk_writer import BulkWriter
-from eventlog.log.embedded.directory import refuse_inside_store, require_store_files
+from eventlog.log.embedded.directory import refuse_inside_store, require_store_files, set_unfinished, unfinished
 from eventlog.log.embedded.filesystem import make_directory, refuse_network_filesystem, remove_all
 from eventlog.log.embedded.locks import Presence
 from eventlog.log.embedded.options import Options
-from eventlog.log.embedded.unfinished import set_unfinished, unfinished
 
 Progress = Callable[[int, int], None]
 _NAMES = frozenset({"format", "generation", "lock", "mark", "open", "turn", "unfinished"})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -14,19 +14,13 @@ from eventlog.history.ancestry import ancestors
 from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import PREFIX
 from eventlog.history.value_index import PREFIX as VALUES
-from eventlog.log.commit import Commit, Head
-from eventlog.log.contract import HeadReader
+from eventlog.log.commit import Commit
 from eventlog.log.merkle import SALT_BYTES, leaf_of
 
+if TYPE_CHECKING:
+    from eventlog.log.contract import Log
+
 Change = Callable[[Commit], Commit]
-
-
-class HeadSource(HeadReader, Protocol):
-    """Source of the heads of all sessions."""
-
-    def heads(self, after: str) -> Iterator[Head]:
-        """See `log.contract.Log`."""
-        ...
 
 
 class VacuumResult(msgspec.Struct, frozen=True):
@@ -71,14 +65,14 @@ def is_stale(key: bytes, dropped: set[bytes]) -> bool:
     return not key.startswith((PREFIX, VALUES)) or any(name in key for name in dropped)
 
 
-def inherited_versions(segments: HeadSource) -> dict[str, int]:
+def inherited_versions(log: Log) -> dict[str, int]:
     """Return the erased sessions with the last version that a living session inherited, or 0."""
-    needed = {head.session: 0 for head in segments.heads("") if not is_foreign(head) and entry_of(head).erased}
+    needed = {head.session: 0 for head in log.heads() if not is_foreign(head) and entry_of(head).erased}
     # the forks are read after them: an erased session gets no new one
-    for head in segments.heads("") if needed else ():
+    for head in log.heads() if needed else ():
         if is_foreign(head) or head.session in needed or entry_of(head).fork_of is None:
             continue
-        for stream in ancestors(segments, head.session):
+        for stream in ancestors(log, head.session):
             if stream.session in needed:
                 needed[stream.session] = max(needed[stream.session], stream.last)
     return needed

@@ -14,7 +14,7 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import lmdb
 
@@ -38,15 +38,6 @@ _SCARCE = NO_ROOM | EXHAUSTED
 _ROOM = 64 << 20
 """Bytes of the map beyond the copied file: address space, neither memory nor disk."""
 _JOURNAL = re.compile(r"(\d{10}\.log|spare-.*)\Z")
-
-
-class Chunks(NamedTuple):
-    """The place of a chunk, and its versions."""
-
-    session: str
-    first: int
-    last: int
-    number: int
 
 
 def copy_readable(old: Path, new: Path) -> list[str]:
@@ -119,14 +110,12 @@ def rows_in(segments: Segments) -> Iterator[tuple[str, HeadRow | None]]:
             yield session, None
 
 
-def chunks_in(segments: Segments) -> Iterator[tuple[Chunks, list[Commit]]]:
-    """Yield every chunk that can be read, with its commits."""
+def chunks_in(segments: Segments) -> Iterator[tuple[tuple[int, int], list[Commit]]]:
+    """Yield the key of every chunk, and the commits that can be read in it."""
     for key in segments.keys("commits"):
         if len(key) == PAIR.size:
             number, first = PAIR.unpack(key)
-            commits = chunk_at(segments, number, first)
-            if commits:
-                yield Chunks(commits[0].session, commits[0].first, commits[-1].last, number), commits
+            yield (number, first), chunk_at(segments, number, first)
 
 
 def chunk_at(segments: Segments, number: int, first: int) -> list[Commit]:

@@ -25,7 +25,7 @@ import stat
 import struct
 import sys
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.errors import DamagedError
 from eventlog.log.embedded.filesystem import unreadable
@@ -166,15 +166,16 @@ def page_faults(directory: Path) -> list[str]:
     Other processes may write meanwhile. `BusyError` or `StorageError` if the system does not let
     this process read: then nothing is known of the pages.
     """
-    from lmdb.verify import VerifyError, verify  # pyright: ignore[reportUnknownVariableType]  # it has no types
+    from lmdb import verify
 
+    verifier: Any = verify  # it has no types
     path = directory / "data.mdb"
     try:
         while True:
             metas = meta_pages(path)
             try:
-                faults = cast("list[str]", verify(str(path)))
-            except VerifyError as error:
+                faults: list[str] = verifier.verify(str(path))
+            except verifier.VerifyError as error:
                 faults = [str(error)]
             if not faults or meta_pages(path) == metas:
                 break

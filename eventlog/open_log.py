@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -53,28 +53,19 @@ def open_log(
     opened without keys can be listed, verified and copied. `CallError` for a `path` that names no
     directory, such as the address of a server.
     """
+    options = {"lists_of": lists_of, "read_only": read_only, **options}
     if is_server(path):
-        return _on_server(str(path), keys, {"lists_of": lists_of, "read_only": read_only, **options})
+        return _on_server(str(path), keys, options)
     place = directory_of(path)
     if str(place) == "memory:":
-        from eventlog.log.memory import MemoryLog
-
-        made = MemoryLog(lists_of)
-        return made if keys is None else _in_memory(made, keys)
-    options = {"lists_of": lists_of, **options}
-    if keys is not None:
-        return _encrypted(place, keys, {**options, "read_only": read_only})
+        return _in_memory(keys)
     from eventlog.log.embedded import directory, engine
 
-    log = engine.open_log(place, read_only=read_only, **options)
-    with _closed_if_refused(log):
-        encrypted = bool(directory.encryption_of(log.path))
-    if not encrypted:
-        return log
-    from eventlog.encryption.key_ring import KeyRing
-    from eventlog.encryption.log import EncryptedLog
-
-    return EncryptedLog(log, KeyRing(None), None)
+    ring = None if keys is None else _ring(keys, place)
+    if ring is not None and not read_only and not (place / "format").exists():
+        _make(place, ring, options)
+    log = engine.open_log(place, **options)
+    return _as_noted(log, log.path, lambda: directory.encryption_of(log.path), ring)
 
 
 def is_server(path: object) -> bool:
@@ -119,14 +110,14 @@ def _on_server(address: str, keys: KeySource | None, options: dict[str, Any]) ->
     """Open the log on a server, made if it is not there; encrypted if there are keys."""
     with driver():
         from eventlog.log.postgres import opening
-    if keys is None:
-        return _without_keys(opening.open_log(address, **options))
-    ring = _ring(keys)
-    made = None if opening.settings_of(address) or options["read_only"] else ring.make()
+    ring = None if keys is None else _ring(keys, None)
+    made = None
+    if ring is not None and not options["read_only"] and not opening.settings_of(address):
+        made = ring.make()
     log = opening.open_log(address, encryption="" if made is None else note_of(made), **options)
-    if made is not None and log.settings.encryption != note_of(made):
+    if ring is not None and made is not None and log.settings.encryption != note_of(made):
         ring.destroy(made.id)  # another process made the log
-    return _with_ring(log, ring)
+    return _as_noted(log, "the store on this server", lambda: log.settings.encryption, ring)
 
 
 def format_of(path: str | os.PathLike[str]) -> tuple[int, int]:
@@ -155,31 +146,27 @@ def driver() -> Generator[None]:
         ) from None
 
 
-def _without_keys(log: PostgresLog) -> Log:
-    """Return the log on a server, which can be listed and copied if it is encrypted."""
-    if not log.settings.encryption:
-        return log
-    from eventlog.encryption.key_ring import KeyRing
-    from eventlog.encryption.log import EncryptedLog
-
-    return EncryptedLog(log, KeyRing(None), None)
-
-
-def _ring(keys: KeySource) -> KeyRing:
-    """Return the keys of a store on a server."""
+def _ring(keys: KeySource, place: Path | None) -> KeyRing:
     from eventlog.encryption.key_ring import KeyRing, keys_from
 
-    if keys is True:
-        raise KeysError("a store on a server has no place beside it: give the path of a key file, or a provider")
-    return KeyRing(keys_from(keys, None))
+    return KeyRing(keys_from(keys, place))
 
 
-def _with_ring(log: PostgresLog, ring: KeyRing) -> Log:
-    """Return the encrypted log on a server; close it if the keys are not its own."""
-    from eventlog.encryption.log import EncryptedLog
+def _as_noted(log: EmbeddedLog | PostgresLog, place: Path | str, note: Callable[[], str], ring: KeyRing | None) -> Log:
+    """Return a log as its note says, plain or encrypted with the keys of `ring`, or close it.
 
+    Without a ring an encrypted log can be listed, verified and copied.
+    """
     try:
-        return EncryptedLog(log, ring, _own("the store on this server", log.settings.encryption, ring))
+        with _typed(place):
+            noted = note()
+            if ring is None and not noted:
+                return log
+            from eventlog.encryption.key_ring import KeyRing
+            from eventlog.encryption.log import EncryptedLog
+
+            own = None if ring is None else _own(place, noted, ring)
+            return EncryptedLog(log, ring or KeyRing(None), own)
     except BaseException:
         log.close()
         raise
@@ -211,39 +198,20 @@ def directory_of(path: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
-def _in_memory(log: Log, keys: KeySource) -> Log:
-    from eventlog.encryption.key_ring import KeyRing, keys_from
+def _in_memory(keys: KeySource | None) -> Log:
+    from eventlog.log.memory import MemoryLog
+
+    log = MemoryLog(lists_of)
+    if keys is None:
+        return log
     from eventlog.encryption.log import EncryptedLog
 
-    ring = KeyRing(keys_from(keys, None))
+    ring = _ring(keys, None)
     return EncryptedLog(log, ring, ring.make())
 
 
-def _encrypted(place: Path, keys: KeySource, options: dict[str, Any]) -> Log:
-    from eventlog.encryption.key_ring import KeyRing, keys_from
-    from eventlog.encryption.log import EncryptedLog
-    from eventlog.log.embedded import directory, engine
-
-    ring = KeyRing(keys_from(keys, place))
-    if not options["read_only"] and not (place / "format").exists():
-        _make(place, ring, options)
-    log = engine.open_log(place, **options)
-    with _closed_if_refused(log):
-        return EncryptedLog(log, ring, _own(log.path, directory.encryption_of(log.path), ring))
-
-
 @contextmanager
-def _closed_if_refused(log: EmbeddedLog) -> Generator[None]:
-    try:
-        with _typed(log.path):
-            yield
-    except BaseException:
-        log.close()
-        raise
-
-
-@contextmanager
-def _typed(place: Path) -> Generator[None]:
+def _typed(place: Path | str) -> Generator[None]:
     try:
         yield
     except OSError as error:

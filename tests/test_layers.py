@@ -22,14 +22,14 @@ LAYERS: dict[str, str] = {
         replay tokens | conversation | view | requests transcript | window verify live | reports | loop | exports | server | inspector | __init__ demo
         | cli | __main__
     """,
-    "eventlog.log": "commit digests worker | contract ticket | front | lists merkle validation | append_checks merkle_check | memory embedded postgres | __init__",
+    "eventlog.log": "commit digests worker | contract ticket | front | lists merkle validation | append_checks merkle_check | check | memory embedded postgres | __init__",
     "eventlog.log.embedded": """
-        filesystem locks part_lists mark_watch | options watermark generations unfinished journal | memtable | segments | lookup directory
-        salvage | check bulk_writer tail | batch derived watchers | group_commit | partition | forking | registry | engine | rewriting
+        filesystem locks part_lists | options watermark generations journal | memtable | segments | lookup directory
+        salvage | check bulk_writer tail | batch derived watchers | group_commit | partition | registry | engine | rewriting
     """,
     "eventlog.log.postgres": """
-        address clock faults once_read options rows seen_commits statements schema | connections batch | acknowledged derived bodies session_lists follower tables
-        | reader | attempt | group_commit check | engine | opening
+        address clock faults once_read options rows statements schema | connections batch | acknowledged derived bodies session_lists follower tables
+        | reader | attempt | group_commit | engine | opening
     """,
     "eventlog.session": """
         owner inputs open_work_cache kept | host | liveness held_lease reader | lease_keeper failure | executor outcome empty_answers | registry text_stream context rollback values asking

@@ -97,7 +97,7 @@ def _family_type() -> type[Family]:
 def keys_from(source: KeySource, store: Path | None) -> Keys:
     """Return the provider that `source` stands for.
 
-    `store` is the directory that the keys are for, None for a store in memory.
+    `store` is the directory that the keys are for, None for a store without one.
 
     `KeysError` for a key file inside the store, where every copy of the store would hold it.
     """
@@ -105,7 +105,9 @@ def keys_from(source: KeySource, store: Path | None) -> Keys:
         if not source:
             raise KeysError("keys are a provider, a function, a path, or True; None for a store that is not encrypted")
         if store is None:
-            raise KeysError("a store in memory has no place beside it: give the path of a key file, or a provider")
+            raise KeysError(
+                "a store in memory or on a server has no place beside it: give the path of a key file, or a provider"
+            )
         source = store.absolute().with_name(store.absolute().name + ".keys")
     if isinstance(source, (str, os.PathLike)):
         from eventlog.encryption.key_file import KeyFile

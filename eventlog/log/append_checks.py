@@ -6,6 +6,7 @@ and expected version.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -92,6 +93,16 @@ def was_committed(ticket: Ticket) -> bool:
         return not ticket.wait().repeated
     except Exception:  # noqa: BLE001 - any error is that of its own append
         return False
+
+
+def goes_in(ticket: Ticket, tickets: Sequence[object], outcomes: Sequence[object]) -> bool:
+    """Return whether a ticket has a commit of its own, in a batch as far as decided or before."""
+    if not ticket.done():
+        for place in range(len(outcomes) - 1, -1, -1):  # most often it is the last one
+            if tickets[place] is ticket:
+                outcome = outcomes[place]
+                return isinstance(outcome, Committed) and not outcome.repeated
+    return was_committed(ticket)
 
 
 def commit_of(head: Head | None, append: Append, position: int, salt: bytes) -> tuple[Commit, Head]:

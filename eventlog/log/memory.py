@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog import os_fork
-from eventlog.errors import CallError, ClosedError, DamagedError
+from eventlog.errors import CallError, ClosedError
 from eventlog.log.append_checks import RequestResult, accept, commit_of, may_replace_lease, was_committed
+from eventlog.log.check import check
 from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
 from eventlog.log.contract import Log, Place, is_outgrown
 from eventlog.log.lists import newest_of, require_lists
 from eventlog.log.merkle import SALT_BYTES
-from eventlog.log.merkle_check import first_mismatch
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 
@@ -245,21 +245,7 @@ class MemoryLog(Log):
         return []
 
     def check(self) -> list[str]:
-        """Find gaps in versions and positions, and compare the hash trees."""
-        faults: list[str] = []
-        with self._changed:
-            self._usable()
-            for partition, commits in enumerate(self._partitions):
-                position = 1
-                for commit in commits:
-                    if commit.position != position or self.partition_of(commit.session) != partition:
-                        faults.append(f"session {commit.session}: position {commit.position} where {position} belongs")
-                    position = commit.position + commit.count
-            for session, commits in self._sessions.items():
-                mismatch = first_mismatch(self._heads[session], commits)
-                if mismatch is not None:
-                    faults.append(str(DamagedError(mismatch.problem, session=session, version=mismatch.version)))
-        return faults
+        return check(self)
 
     def close(self) -> None:
         """Drop everything; waiting callers get `ClosedError`."""

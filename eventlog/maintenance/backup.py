@@ -26,28 +26,24 @@ from time import time_ns
 from typing import TYPE_CHECKING
 
 from eventlog import events as ev
-from eventlog.codec.batch import encode, encode_value
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import blank, part_of
 from eventlog.errors import AlreadyExistsError, CallError
 from eventlog.history.ancestry import ancestry
-from eventlog.history.catalog import entry_of, evolve_entry, is_session
+from eventlog.history.catalog import entry_of, is_session
 from eventlog.history.cursor import cursor_at, reached_by
 from eventlog.integrity.scrub_ledger import ScrubLedger, read_ledger, write_record
-from eventlog.log.append_checks import commit_of
-from eventlog.log.commit import Append
 from eventlog.log.embedded import generations
 from eventlog.log.embedded.bulk_writer import BulkWriter
-from eventlog.log.embedded.directory import encryption_of, identity_of
+from eventlog.log.embedded.directory import encryption_of, identity_of, unfinished
 from eventlog.log.embedded.options import Options
-from eventlog.log.embedded.unfinished import set_unfinished, unfinished
 from eventlog.log.merkle import SALT_BYTES
-from eventlog.maintenance.copy_commits import commits_behind, copy_commits, storage_errors
-from eventlog.maintenance.destination import BackupResult, Progress, clear, destination
+from eventlog.maintenance.copy_commits import add_events, commits_behind, copy_commits, storage_errors
+from eventlog.maintenance.destination import BackupResult, Progress, copy_at, destination
 from eventlog.maintenance.freed import drop_freed
-from eventlog.open_log import directory_of, is_server, server_log
+from eventlog.open_log import directory_of, is_server, note_of, server_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,19 +103,11 @@ def _encrypted(log: EmbeddedLog, to: Path, keys: KeySource, *, on_progress: Prog
         broken_off = unfinished(to)
         if broken_off != what and (broken_off is not None or (to / "format").exists()):
             raise AlreadyExistsError("store", str(to))
-        set_unfinished(to, what)
-        (to / "format").unlink(missing_ok=True)
-        clear(to)
-        own = ring.make()
-        copy = BulkWriter(generations.begin(to, ""), options)
-        try:
-            copy.begin()
+        with copy_at(to, "", what, options) as (copy, store):
+            own = ring.make()
             upto, now = log.last_position(), time_ns() // 1_000_000
             sessions, events = copy_encrypted(log, copy, ring, own, upto, time=now, on_progress=on_progress)
-            copy.finish(to, options.io.random(16).hex(), f"1 {own.id.hex()} {own.check()}")
-        finally:
-            copy.close()
-        set_unfinished(to, None)
+            copy.finish(store, options.io.random(16).hex(), note_of(own))
     with closing(open_log(to, read_only=True, io=options.io)) as made:
         return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
 
@@ -206,17 +194,7 @@ def _copy(
         generations.sweep(to, chosen.io)
         copy = _resumable_copy(log, path, to, upto, chosen)
         whole = copy is None
-        beside = copy is None and unfinished(to) is None and (to / "format").exists()
-        word = generations.in_force(path).rewriting
-        if not beside:
-            set_unfinished(to, what)
-        if copy is None:
-            if not beside:
-                clear(to)
-            # the old copy stays until the new one is whole
-            copy = BulkWriter(generations.following(to) if beside else generations.begin(to, word), chosen)
-        try:
-            copy.begin()
+        with copy_at(to, generations.in_force(path).rewriting, what, chosen, copy) as (copy, store):
             events = copy_commits(log, copy, upto, on_progress=on_progress)
             reached = copy.position
             if as_store and read_ledger(log):  # the ledger may be behind the position, and its appends before it
@@ -230,14 +208,7 @@ def _copy(
             sessions = _add_gone(log, copy, upto)
             cursor = cursor_at(log, (reached if as_store else copy.position,))
             copied = BackupResult(cursor, sessions, events, whole)
-            copy.finish(None if beside else to, identity_of(path), encryption_of(path))
-        finally:
-            copy.close()
-        if beside:
-            generations.commit(to, word)
-            generations.sweep(to, chosen.io)
-        else:
-            set_unfinished(to, None)
+            copy.finish(store, identity_of(path), encryption_of(path))
         return copied
 
 
@@ -323,13 +294,7 @@ def record_later_redactions(log: Log, copy: BulkWriter, upto: int, time: int, ra
         known = {part for above in streams if above is not None for part in entry_of(above).redacted}
         events = [ev.PartRedacted(part, REASON) for part in found[session] if part not in known]
         if events:
-            entry = entry_of(head)
-            for event in events:
-                entry = evolve_entry(entry, event)
-            payload = encode([(time, event) for event in events], time)
-            append = Append(session=session, payload=payload, count=len(events), time=time, entry=encode_value(entry))
-            commit, head = commit_of(head, append, copy.position + 1, random(SALT_BYTES))
-            copy.add([commit], {session: head}, {}, {}, position=copy.position + len(events))
+            add_events(copy, head, events, time, random(SALT_BYTES))
 
 
 def _redacted(log: Log) -> dict[str, set[str]]:

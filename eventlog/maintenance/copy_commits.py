@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.codec.batch import encode_value
+from eventlog.codec.batch import encode, encode_value
 from eventlog.codec.decoded import decode_commit, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import (
@@ -28,8 +28,8 @@ from eventlog.codec.payload import (
 )
 from eventlog.errors import BusyError, DamagedError, StorageError
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
-from eventlog.log.append_checks import RequestResult, head_after
-from eventlog.log.commit import Commit, Head
+from eventlog.log.append_checks import RequestResult, commit_of, head_after
+from eventlog.log.commit import Append, Commit, Head
 from eventlog.log.digests import digests_in
 from eventlog.log.embedded.filesystem import NO_ROOM
 from eventlog.log.merkle import leaf_of
@@ -58,10 +58,6 @@ class CopySource(CommitSource, Protocol):
     """Part of a log that a copy reads."""
 
     def head(self, session: str) -> Head | None:
-        """See `log.contract.Log`."""
-        ...
-
-    def heads(self, after: str = "") -> Iterator[Head]:
         """See `log.contract.Log`."""
         ...
 
@@ -177,6 +173,21 @@ def commits_behind(source: CommitSource, after: int, upto: int) -> Iterator[Comm
             yield commit
         if not found:
             return
+
+
+def add_events(
+    copy: BulkWriter, head: Head, events: Sequence[ev.Event], time: int, salt: bytes, *, quiet: bool = False
+) -> None:
+    """Append some events to a session of a copy, all behind what was copied."""
+    entry = entry_of(head)
+    for event in events:
+        entry = evolve_entry(entry, event)
+    payload = encode([(time, event) for event in events], time)
+    append = Append(
+        session=head.session, payload=payload, count=len(events), time=time, entry=encode_value(entry), quiet=quiet
+    )  # fmt: skip
+    commit, after = commit_of(head, append, copy.position + 1, salt)
+    copy.add([commit], {head.session: after}, {}, {}, position=copy.position + len(events))
 
 
 class _Batch:

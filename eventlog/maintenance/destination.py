@@ -10,9 +10,11 @@ import msgspec
 
 from eventlog.errors import BusyError, CallError
 from eventlog.log.embedded import generations
-from eventlog.log.embedded.directory import refuse_inside_store, require_store_files
+from eventlog.log.embedded.bulk_writer import BulkWriter
+from eventlog.log.embedded.directory import refuse_inside_store, require_store_files, set_unfinished, unfinished
 from eventlog.log.embedded.filesystem import make_directory, refuse_network_filesystem, remove_all
 from eventlog.log.embedded.locks import Presence
+from eventlog.log.embedded.options import Options
 
 Progress = Callable[[int, int], None]
 _NAMES = frozenset({"format", "generation", "lock", "mark", "open", "turn", "unfinished"})
@@ -31,10 +33,31 @@ class BackupResult(msgspec.Struct, frozen=True):
     """Whether everything was copied: there was no earlier copy to go on with."""
 
 
-def clear(place: Path) -> None:
-    """Remove what an earlier copy left: one that is written anew uses nothing of it."""
-    for directory in generations.of(place).values():
-        remove_all(directory)
+@contextmanager
+def copy_at(
+    to: Path, word: str, what: str, options: Options, begun: BulkWriter | None = None
+) -> Generator[tuple[BulkWriter, Path | None]]:
+    """Go on with the copy `begun`, or write one anew under the name `word`.
+
+    An old one stays until the new one is whole; without one `what` is noted as unfinished
+    meanwhile. Yields the writer, and the directory for its `finish`.
+    """
+    beside = begun is None and unfinished(to) is None and (to / "format").exists()
+    if not beside:
+        set_unfinished(to, what)
+        for directory in generations.of(to).values() if begun is None else ():
+            remove_all(directory)  # a copy that is written anew uses nothing of an earlier one
+    copy = begun or BulkWriter(generations.following(to) if beside else generations.begin(to, word), options)
+    try:
+        copy.begin()
+        yield copy, None if beside else to
+    finally:
+        copy.close()
+    if beside:
+        generations.commit(to, word)
+        generations.sweep(to, options.io)
+    else:
+        set_unfinished(to, None)
 
 
 @contextmanager

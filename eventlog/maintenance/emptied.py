@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from eventlog.codec.payload import is_foreign
+from eventlog.codec.payload import DESTROYED, is_foreign
 from eventlog.history.ancestry import ancestors
 from eventlog.history.catalog import entry_of
-from eventlog.log.commit import Commit, Head
-from eventlog.log.contract import HeadReader
+from eventlog.history.checkpoint_store import PREFIX
+from eventlog.history.value_index import PREFIX as VALUES
+from eventlog.log.commit import Commit
 from eventlog.log.merkle import SALT_BYTES, leaf_of
 
+if TYPE_CHECKING:
+    from eventlog.log.contract import Log
+
 Change = Callable[[Commit], Commit]
-
-
-class HeadSource(HeadReader, Protocol):
-    """Source of the heads of all sessions."""
-
-    def heads(self, after: str) -> Iterator[Head]:
-        """See `log.contract.Log`."""
-        ...
 
 
 class VacuumResult(msgspec.Struct, frozen=True):
@@ -46,14 +42,37 @@ def emptied(commit: Commit, payload: bytes = b"") -> Commit:
     return replace(commit, payload=payload, salt=os.urandom(SALT_BYTES), leaf=leaf_of(commit))
 
 
-def inherited_versions(segments: HeadSource) -> dict[str, int]:
+def rewritten(commit: Commit, last: int | None, changes: Mapping[str, Change]) -> Commit | None:
+    """Return what is kept of a commit, None for nothing.
+
+    `last` is the last version that is inherited from its session; None if that was not erased.
+    """
+    if last == 0:
+        return None
+    if last is not None and commit.first > last:
+        changed = emptied(commit)
+    else:
+        changed = changes[commit.session](commit) if commit.session in changes else commit
+    if changed.emptied and not changed.salt:
+        return emptied(changed, changed.payload)
+    return commit if commit.emptied and changed.payload == commit.payload else changed
+
+
+def is_stale(key: bytes, dropped: set[bytes]) -> bool:
+    """Return whether a derived value goes with what was removed of the sessions in `dropped`."""
+    if not dropped or key.startswith(DESTROYED):
+        return False
+    return not key.startswith((PREFIX, VALUES)) or any(name in key for name in dropped)
+
+
+def inherited_versions(log: Log) -> dict[str, int]:
     """Return the erased sessions with the last version that a living session inherited, or 0."""
-    needed = {head.session: 0 for head in segments.heads("") if not is_foreign(head) and entry_of(head).erased}
+    needed = {head.session: 0 for head in log.heads() if not is_foreign(head) and entry_of(head).erased}
     # the forks are read after them: an erased session gets no new one
-    for head in segments.heads("") if needed else ():
+    for head in log.heads() if needed else ():
         if is_foreign(head) or head.session in needed or entry_of(head).fork_of is None:
             continue
-        for stream in ancestors(segments, head.session):
+        for stream in ancestors(log, head.session):
             if stream.session in needed:
                 needed[stream.session] = max(needed[stream.session], stream.last)
     return needed

@@ -131,9 +131,9 @@ class _EncryptingSource:
         head = self._log.head(self._ids.get(session, session))
         return None if head is None else self._as_copied(head)
 
-    def heads(self, after: str = "") -> Iterator[Head]:
+    def heads(self) -> Iterator[Head]:
         """Yield all heads, as `head` returns them."""
-        return map(self._as_copied, self._log.heads(after))
+        return map(self._as_copied, self._log.heads())
 
     def body(self, digest: bytes) -> bytes | None:
         """Return a large text of the commit that was encrypted last, by its new name."""

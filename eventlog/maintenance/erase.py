@@ -221,7 +221,7 @@ def erase_one(store: Sessions, session: str, reason: str, *, wait: float = 0.0) 
     store.registry.evict(session)
     on_server = server_log(store.log)
     if on_server is not None:
-        from eventlog.maintenance.server_rewrite import empty_rows
+        from eventlog.maintenance.vacuum import empty_rows
 
         empty_rows(on_server, session)
     if name is not None:

@@ -14,20 +14,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog import events as ev
-from eventlog.codec.batch import encode, encode_value
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import is_freed
 from eventlog.errors import KeyMissingError
 from eventlog.history.ancestry import ancestors, ancestry, stream_spans
-from eventlog.history.catalog import entry_of, evolve_entry
+from eventlog.history.catalog import entry_of
 from eventlog.history.effective_history import END, StreamRange
-from eventlog.log.append_checks import commit_of
-from eventlog.log.commit import Append
 from eventlog.log.merkle import SALT_BYTES
+from eventlog.maintenance.copy_commits import add_events
 
 if TYPE_CHECKING:
-    from eventlog.log.commit import Commit, Head
+    from eventlog.log.commit import Commit
     from eventlog.log.contract import Log
     from eventlog.log.embedded.bulk_writer import BulkWriter
 
@@ -120,7 +118,7 @@ def drop_freed(copy: BulkWriter, commits: Iterator[Commit], time: int, random: C
             continue
         lost = _lost(copy, session, found)
         if lost:
-            _drop(copy, head, lost, time, random)
+            add_events(copy, head, [ev.ValueDropped(key) for key in lost], time, random(SALT_BYTES), quiet=True)
 
 
 def _lost(copy: BulkWriter, session: str, found: dict[str, dict[str, list[tuple[int, bool]]]]) -> list[str]:
@@ -132,16 +130,3 @@ def _lost(copy: BulkWriter, session: str, found: dict[str, dict[str, list[tuple[
             if place:
                 newest[key] = changes[place - 1][1]
     return sorted(key for key, is_lost in newest.items() if is_lost)
-
-
-def _drop(copy: BulkWriter, head: Head, keys: Sequence[str], time: int, random: Callable[[int], bytes]) -> None:
-    events = [ev.ValueDropped(key) for key in keys]
-    entry = entry_of(head)
-    for event in events:
-        entry = evolve_entry(entry, event)
-    payload = encode([(time, event) for event in events], time)
-    append = Append(
-        session=head.session, payload=payload, count=len(events), time=time, entry=encode_value(entry), quiet=True
-    )  # fmt: skip
-    commit, after = commit_of(head, append, copy.position + 1, random(SALT_BYTES))
-    copy.add([commit], {head.session: after}, {}, {}, position=copy.position + len(events))

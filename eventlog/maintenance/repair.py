@@ -1,7 +1,7 @@
 """Repair: saves what is sound of a damaged store into a new one, and lists every loss.
 
-A repair never works in place.  It looks for commits in the folded part, which child processes read
-because damaged pages can kill a reader, and in the journal (`log/embedded/salvage/salvage.py`).
+A repair never works in place.  It looks for commits in the folded part, which is read without LMDB
+because damaged pages can kill a reader, and in the journal (`log/embedded/salvage.py`).
 `salvaged_store.py` decides which commits are kept.  A log on a server is copied, and a damaged row
 there is an error.  Catalog entries are made anew from the events.  Leases are released; checkpoints
 and token counts are made again when they are needed.
@@ -67,11 +67,17 @@ def repair(
     if is_server(source):
         return _copied_from_server(str(source), into, on_progress)
     from eventlog.log.embedded import generations
-    from eventlog.log.embedded.directory import refuse_inside_store, require_store_files
+    from eventlog.log.embedded.directory import (
+        begin_anew,
+        holds_nothing,
+        refuse_inside_store,
+        require_store_files,
+        set_unfinished,
+        unfinished,
+    )
     from eventlog.log.embedded.filesystem import make_directory, refuse_network_filesystem
     from eventlog.log.embedded.locks import Presence
     from eventlog.log.embedded.options import Options
-    from eventlog.log.embedded.unfinished import begin_anew, holds_nothing, set_unfinished, unfinished
 
     old, new = directory_of(source), directory_of(into)
     if not generations.of(old):
@@ -104,7 +110,7 @@ def _save(old: Path, new: Path, options: Options, on_progress: Callable[[int, in
     """Write what can be saved; the readable part of LMDB is copied beside it meanwhile."""
     from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.embedded.generations import begin
-    from eventlog.log.embedded.salvage.salvage import commits_in, copy_readable, gaps_in
+    from eventlog.log.embedded.salvage import commits_in, copy_readable, gaps_in
     from eventlog.log.embedded.segments.segments import Segments
     from eventlog.log.embedded.watermark import Watermark
 
@@ -130,7 +136,7 @@ def _save(old: Path, new: Path, options: Options, on_progress: Callable[[int, in
                 events = copy_commits(
                     found, copy, found.position, change=ledger.add, heads=head_at, on_progress=on_progress
                 )
-                gone = [head for head in found.tombstones if copy.head(head.session) is None]
+                gone = [head for name, head in found.tombstones.items() if copy.head(name) is None]
                 copy.add([], {}, {}, {}, position=max(copy.position, found.position), gone=gone)
                 write_record(copy, ledger, time_ns() // 1_000_000, options.io.random(SALT_BYTES))
                 repaired = RepairReport(
@@ -152,7 +158,7 @@ def _copied_from_server(
     source: str, into: str | os.PathLike[str], on_progress: Callable[[int, int], None] | None
 ) -> RepairReport:
     """Copy the log on a server; every catalog entry of the copy is what its events say."""
-    from eventlog.log.embedded.unfinished import holds_nothing
+    from eventlog.log.embedded.directory import holds_nothing
     from eventlog.log.postgres.opening import open_log
     from eventlog.maintenance.server_copies import backup_to_directory, restore_to_server
 

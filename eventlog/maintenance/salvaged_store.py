@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -64,17 +65,16 @@ class SalvagedStore:
     """Salvaged commits, and the sound store that they make (`copy_commits.CopySource`)."""
 
     def __init__(self, segments: Segments) -> None:
-        from eventlog.log.embedded.salvage.salvage import chunks_in, rows_in
+        from eventlog.log.embedded.salvage import chunks_in, rows_in
 
         self._segments = segments
         self._sessions: dict[str, _SalvagedSession] = {}
         self._requests: dict[tuple[str, str], RequestResult] = {}
         self._bodies: dict[bytes, bytes] = {}
         self._order: list[tuple[int, str, int]] = []
-        self._positions: list[int] = []
         self._chunk = lru_cache(maxsize=64)(self._read_chunk)
         self.kept: dict[str, Head] = {}
-        self.tombstones: list[Head] = []
+        self.tombstones: dict[str, Head] = {}
         self.position: int = 0
         self.saved_bodies: set[bytes] = set()
         """Digests of the large texts that were saved."""
@@ -84,9 +84,9 @@ class SalvagedStore:
                 found.row, found.base = row, row.base
                 found.known = max(found.known, row.version)
                 self.position = max(self.position, row.position)
-        for chunk, commits in chunks_in(segments):
+        for place, commits in chunks_in(segments):
             for commit in commits:
-                self._add(commit, (chunk.number, chunk.first))
+                self._add(commit, place)
 
     def folded(self) -> FoldState:
         """Return how far the journal was folded; nothing of it, if that is lost."""
@@ -147,14 +147,13 @@ class SalvagedStore:
             self._keep_to_the_first_hole(name, losses)
         self._drop_orphans(losses)
         self._order = [one for one in order if one[1] in self.kept and one[2] <= self.kept[one[1]].version]
-        self._positions = [position for position, _, _ in self._order]
         self._list_missing_bodies(losses)
         return sorted(losses, key=lambda loss: (loss.session or "", loss.first or 0))
 
     def _keep_to_the_first_hole(self, name: str, losses: list[RepairLoss]) -> None:
         found = self._sessions[name]
         if found.row is not None and not found.row.number:
-            self.tombstones.append(found.row.head(name))
+            self.tombstones[name] = found.row.head(name)
             return
         if found.base is None:
             found.base = self._base_of(name)
@@ -224,7 +223,7 @@ class SalvagedStore:
         seen: set[str] = set()
         while name is not None and name not in seen:
             seen.add(name)
-            head = self.kept.get(name) or next((one for one in self.tombstones if one.session == name), None)
+            head = self.kept.get(name) or self.tombstones.get(name)
             if head is None:
                 return False
             if version > head.base:
@@ -254,7 +253,7 @@ class SalvagedStore:
 
     def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         """See `log.contract.Log`."""
-        start = bisect_right(self._positions, after)
+        start = bisect_right(self._order, after, key=itemgetter(0))
         found: list[Commit] = []
         for _, name, version in self._order[start : start + limit]:
             commit = self._commit(name, version, self._sessions[name].commits[version][2])
@@ -266,10 +265,6 @@ class SalvagedStore:
     def head(self, session: str) -> Head | None:
         """See `log.contract.Log`."""
         return self.kept.get(session)
-
-    def heads(self, after: str = "") -> Iterator[Head]:
-        """See `log.contract.Log`."""
-        return iter([self.kept[name] for name in sorted(self.kept) if name > after])
 
     def body(self, digest: bytes) -> bytes | None:
         """See `log.contract.Log`."""
@@ -296,7 +291,7 @@ class SalvagedStore:
         return next((one for one in self._chunk(place) if one.session == name and one.first == first), None)
 
     def _read_chunk(self, place: tuple[int, int]) -> list[Commit]:
-        from eventlog.log.embedded.salvage.salvage import chunk_at
+        from eventlog.log.embedded.salvage import chunk_at
 
         return chunk_at(self._segments, *place)
 

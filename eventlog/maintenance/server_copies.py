@@ -9,26 +9,31 @@ copy, so a cursor does not go on there.
 from __future__ import annotations
 
 import os
+from collections import deque
+from collections.abc import Iterator
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from eventlog.errors import CallError
+from eventlog.history.ancestry import continued
 from eventlog.history.catalog import is_session
 from eventlog.history.cursor import cursor_at
 from eventlog.log.embedded import generations
-from eventlog.log.embedded.bulk_writer import BulkWriter
-from eventlog.log.embedded.directory import encryption_of, identity_of
+from eventlog.log.embedded.directory import encryption_of, identity_of, unfinished
 from eventlog.log.embedded.options import Options
-from eventlog.log.embedded.unfinished import set_unfinished, unfinished
-from eventlog.maintenance.copy_commits import CopySource, copy_commits, storage_errors
-from eventlog.maintenance.destination import BackupResult, Progress, clear, destination
-from eventlog.maintenance.merged_log import MergedLog
+from eventlog.maintenance.copy_commits import copy_commits, storage_errors
+from eventlog.maintenance.destination import BackupResult, Progress, copy_at, destination
 from eventlog.open_log import directory_of, is_server
 
 if TYPE_CHECKING:
+    from eventlog.log.append_checks import RequestResult
+    from eventlog.log.commit import Commit, Head
+    from eventlog.log.embedded.bulk_writer import BulkWriter
+    from eventlog.log.embedded.engine import EmbeddedLog
     from eventlog.log.postgres.engine import PostgresLog
     from eventlog.log.postgres.tables import Tables
 
@@ -42,34 +47,12 @@ def backup_to_directory(log: PostgresLog, to: Path, *, on_progress: Progress | N
     with storage_errors(to), destination(to):
         generations.discard(to)
         generations.sweep(to, options.io)
-        is_store = (to / "format").exists() and unfinished(to) is None
-        if is_store and identity_of(to) != identity:
+        if (to / "format").exists() and unfinished(to) is None and identity_of(to) != identity:
             raise CallError(f"{to} is a backup of another store")
-        edition = options.io.random(16).hex()
-        if is_store:  # the old copy stays until the new one is whole
-            place = generations.following(to)
-        else:
-            set_unfinished(to, "a backup was being written")
-            clear(to)
-            place = generations.begin(to, edition)
-        copy = BulkWriter(place, options)
-        try:
-            copy.begin()
+        with copy_at(to, options.io.random(16).hex(), "a backup was being written", options) as (copy, store):
             source = MergedLog(log)
-            events = copy_commits(source, copy, source.end, on_progress=on_progress)
-            gone = [
-                replace(head, gone=True) for head in source.heads() if head.gone and copy.head(head.session) is None
-            ]
-            if gone:
-                copy.add([], {}, {}, {}, position=copy.position, gone=gone)
-            copy.finish(None if is_store else to, identity, log.settings.encryption)
-        finally:
-            copy.close()
-        if is_store:
-            generations.commit(to, edition)
-            generations.sweep(to, options.io)
-        else:
-            set_unfinished(to, None)
+            events = _copied(source, copy, source.end, on_progress)
+            copy.finish(store, identity, log.settings.encryption)
     with closing(open_log(to, read_only=True)) as made:
         sessions = sum(is_session(head) for head in made.heads())
         return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
@@ -95,8 +78,93 @@ def restore_to_server(source: str | os.PathLike[str], address: str, *, on_progre
         return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
 
 
-def _copied(source: CopySource, copy: Tables, upto: int, on_progress: Progress | None) -> int:
+def _copied(source: MergedLog | EmbeddedLog, copy: BulkWriter | Tables, upto: int, on_progress: Progress | None) -> int:
     events = copy_commits(source, copy, upto, on_progress=on_progress)
     gone = [head for head in source.heads() if head.gone and copy.head(head.session) is None]
     copy.add([], {}, {}, {}, position=copy.position, gone=gone)
     return events
+
+
+_BASES = 65_536
+"""Sessions of which the number of inherited versions is remembered."""
+
+
+class MergedLog:
+    """A server's log as of now in one order, read once from its beginning (`CopySource`).
+
+    A session's commits keep their order, and a fork comes behind the version that it continues. The
+    other commits of two partitions have no order, so any will do.
+    """
+
+    def __init__(self, log: PostgresLog) -> None:
+        self._log = log
+        self._last = log.last_positions()
+        self._read = [0] * len(self._last)
+        """Position up to which each partition was read from the server."""
+        self._given = [0] * len(self._last)
+        """Position up to which its commits were returned."""
+        self._waiting: list[deque[Commit]] = [deque() for _ in self._last]
+        """Commits that were read and not returned."""
+        self._turn = 0
+        self._position = 0
+        self._base = lru_cache(_BASES)(self._base_of)
+
+    @property
+    def end(self) -> int:
+        """Position of the last event."""
+        return sum(self._last)
+
+    def commits_after(self, after: int, limit: int) -> list[Commit]:
+        """Return the following commits, those behind the last that were returned."""
+        assert after == self._position, "commits are read once, in their order"
+        for _ in self._last:
+            found = list(self._ready(self._turn, limit))
+            if found:
+                return found
+            self._turn = (self._turn + 1) % len(self._last)
+        return []
+
+    def _ready(self, partition: int, limit: int) -> Iterator[Commit]:
+        """Yield at most `limit` commits of a partition, up to a fork that has to wait."""
+        waiting, last = self._waiting[partition], self._last[partition]
+        if not waiting and self._read[partition] < last:
+            found = self._log.commits_after(self._read[partition], limit, partition=partition)
+            waiting += [commit for commit in found if commit.last_position <= last]
+            self._read[partition] = waiting[-1].last_position if waiting else last
+        while waiting and self._follows(waiting[0]):
+            commit = waiting.popleft()
+            self._given[partition] = commit.last_position
+            yield replace(commit, position=self._position + 1)
+            self._position += commit.count
+
+    def _follows(self, commit: Commit) -> bool:
+        """Return whether the version that a commit continues was returned before it."""
+        base = self._base(commit.session)
+        if commit.first != base + 1 or not base:
+            return True
+        head = self._log.head(commit.session)
+        parent = None if head is None else continued(self._log, head)
+        if parent is None:
+            return True
+        position = next((found.last_position for found in self._log.read(parent.session, base - 1, base)), 0)
+        return position <= self._given[self._log.partition_of(parent.session)]
+
+    def _base_of(self, session: str) -> int:
+        head = self._log.head(session)
+        return 0 if head is None else head.base
+
+    def head(self, session: str) -> Head | None:
+        """See `log.contract.Log`."""
+        return self._log.head(session)
+
+    def heads(self) -> Iterator[Head]:
+        """See `log.contract.Log`."""
+        return self._log.heads()
+
+    def body(self, digest: bytes) -> bytes | None:
+        """See `log.contract.Log`."""
+        return self._log.body(digest)
+
+    def request_result(self, session: str, request: str) -> RequestResult | None:
+        """Return the result of a request id, with the digest of its content."""
+        return self._log.request_result(session, request)

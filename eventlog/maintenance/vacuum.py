@@ -2,26 +2,32 @@
 
 The new files are written beside the old while other programs use the store, and take their place in
 one step (`log/embedded/rewriting.py`). Heads, positions, versions and leases stay as they are.
+
+A log on a server is rewritten in one transaction that keeps writers out. The server keeps bytes of
+changed and deleted rows for a while, in dead rows, its own journal and archives: content is gone
+for certain only where it was encrypted, and its key is destroyed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from time import time_ns
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from eventlog.codec.payload import DESTROYED
 from eventlog.errors import CallError
-from eventlog.history.checkpoint_store import PREFIX, name_in_keys
-from eventlog.history.value_index import PREFIX as VALUES
-from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
+from eventlog.history.ancestry import ancestors
+from eventlog.history.checkpoint_store import name_in_keys
+from eventlog.history.relatives import heirs_of
+from eventlog.integrity.scrub_ledger import ScrubLedger, new_record, read_ledger, write_record
 from eventlog.log.contract import Log
+from eventlog.log.digests import digests_in
 from eventlog.log.embedded.directory import bytes_on_disk
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import copy_commits, storage_errors
-from eventlog.maintenance.emptied import Change, VacuumResult, emptied, inherited_versions
+from eventlog.maintenance.emptied import Change, VacuumResult, emptied, inherited_versions, is_stale, rewritten
 from eventlog.maintenance.gathered import waiting
 from eventlog.open_log import server_log
 
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from eventlog.log.commit import Commit, Head
     from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.embedded.engine import EmbeddedLog
+    from eventlog.log.postgres.engine import PostgresLog
 
 
 def rewrite(log: Log, changes: Mapping[str, Change] | None = None, *, time: int | None = None) -> VacuumResult:
@@ -47,15 +54,12 @@ def rewrite(log: Log, changes: Mapping[str, Change] | None = None, *, time: int 
     now = time_ns() // 1_000_000 if time is None else time
     on_server = server_log(log)
     if on_server is not None:
-        from eventlog.maintenance.server_rewrite import rewrite_on_server
-
-        result = rewrite_on_server(on_server, through, time=now)
-        log.forget_keys()
-        return result
-    if not isinstance(engine, EmbeddedLog):
+        done = _rewrite_on_server(on_server, through, now)
+    elif isinstance(engine, EmbeddedLog):
+        with storage_errors(engine.path):
+            done = _rewrite(engine, through, now)
+    else:
         raise CallError("only a store in a directory, or on a server, can be written anew")
-    with storage_errors(engine.path):
-        done = _rewrite(engine, through, now)
     log.forget_keys()
     return done
 
@@ -95,19 +99,9 @@ class _Rewriter:
 
     def _changed(self, commit: Commit) -> Commit | None:
         """Return what the next generation has of a commit, None for nothing."""
-        last = self._needed.get(commit.session)
-        if last == 0:
-            return None
-        if last is not None and commit.first > last:
-            changed = emptied(commit)
-        else:
-            changed = commit if commit.session not in self._changes else self._changes[commit.session](commit)
-        if changed.emptied:
+        changed = rewritten(commit, self._needed.get(commit.session), self._changes)
+        if changed is not None and changed.emptied:
             self.emptied += not commit.emptied
-            if not changed.salt:
-                changed = emptied(changed, changed.payload)
-            elif commit.emptied and changed.payload == commit.payload:
-                changed = commit
             self._ledger.add(changed)
         return changed
 
@@ -117,13 +111,8 @@ class _Rewriter:
         heads = self._log.heads()  # the newest: a stale one would stay in a free page
         self._copy_heads(copy, (head for head in heads if head.position <= copy.position))  # others are in memory yet
         dropped = {name_in_keys(session) for session in (*self._needed, *self._changes)}
-        copy.add_derived(
-            (key, value)
-            for key, value in segments.scan_derived(b"").items()
-            if not dropped
-            or key.startswith(DESTROYED)
-            or (key.startswith((PREFIX, VALUES)) and not any(name in key for name in dropped))
-        )
+        values = segments.scan_derived(b"")
+        copy.add_derived((key, value) for key, value in values.items() if not is_stale(key, dropped))
 
     def _copy_heads(self, copy: BulkWriter, heads: Iterable[Head]) -> None:
         """Copy heads that changed without a commit, or lost all commits."""
@@ -143,3 +132,68 @@ class _Rewriter:
         """Copy the heads in memory, and record what is left of emptied appends."""
         self._copy_heads(copy, heads)
         write_record(copy, self._ledger, self._time, self._log.options.io.random(SALT_BYTES))
+
+
+_PAGE = 1000
+
+
+def _rewrite_on_server(log: PostgresLog, changes: Mapping[str, Change], time: int) -> VacuumResult:
+    """Remove the events of erased sessions, and change those of others, in one transaction.
+
+    Bodies that no commit names any more go, and what was derived from the sessions that changed.
+    """
+    before = log.bytes_stored()
+    with log.held() as tables:
+        needed = inherited_versions(log)
+        ledger = ScrubLedger()
+        left = [name for name, last in needed.items() if last == 0]
+        counted = 0
+        for commit in _all_commits(log):
+            changed = rewritten(commit, needed.get(commit.session), changes)
+            if changed is None:
+                tables.remove([commit])
+                continue
+            counted += changed.emptied and not commit.emptied
+            if changed is not commit:
+                tables.replace(changed)
+            if changed.emptied:
+                ledger.add(changed)
+            tables.name_bodies(digests_in(changed.payload))
+        for name in left:
+            tables.tombstone(name)
+        tables.remove_unnamed()
+        record = new_record(log, ledger, 0, time, os.urandom(SALT_BYTES))
+        if record is not None:
+            commit, head = record
+            tables.add([commit], {head.session: head}, {}, {}, position=0)
+    dropped = {name_in_keys(session) for session in (*needed, *changes)}
+    log.put_derived([(key, None) for key in log.derived_keys(b"") if is_stale(key, dropped)])
+    log.reclaim()
+    return VacuumResult(before, log.bytes_stored(), len(left), counted)
+
+
+def empty_rows(log: PostgresLog, session: str) -> None:
+    """Take out of the rows of an erased session what no fork inherits, while others write.
+
+    The commits stay, emptied, until a rewriting deletes them; so do large texts, and a session of
+    which a scrub has emptied something, which it has recorded. The last commit tells followers of
+    the erasure.
+    """
+    heirs = (stream for heir in heirs_of(log, session) for stream in ancestors(log, heir))
+    last = max((stream.last for stream in heirs if stream.session == session), default=0)
+    head = log.head(session)
+    if head is not None and session not in read_ledger(log):
+        going = (each for each in log.read(session, last, head.version - 1) if each.first > last)
+        log.take_out(session, list(map(emptied, going)))
+
+
+def _all_commits(log: PostgresLog) -> Iterator[Commit]:
+    """Yield all commits, partition by partition."""
+    for partition, last in enumerate(log.last_positions()):
+        after = 0
+        while after < last:
+            found = log.commits_after(after, _PAGE, partition=partition)
+            if not found:
+                break
+            yield from found
+            after = found[-1].last_position

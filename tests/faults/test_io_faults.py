@@ -19,16 +19,10 @@ from tests.support.faults.agent import SESSION, finished, open_agent, sound, tur
 from tests.support.faults.caller import Caller
 from tests.support.faults.encrypted_stores import KINDS, keys_for, said_of
 from tests.support.faults.failing_io import FAULTS, FailingIO
-from tests.support.faults.planned_appends import OPTIONS, compare, probe_here, workload
+from tests.support.faults.planned_appends import OPTIONS, compare, workload
 
 STEP = {"plain": 1 if SLOW else 19, "encrypted": 3 if SLOW else 57}
 """One call of so many is made to fail."""
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Probe without a child process, for speed."""
-    probe_here(monkeypatch)
 
 
 QUIET = {"unlink", "rename"}

@@ -115,7 +115,7 @@ def test_a_repair_that_dies_while_it_clears_up_can_be_done_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("eventlog.log.embedded.unfinished.remove_all", die)
+        patched.setattr("eventlog.log.embedded.directory.remove_all", die)
         with pytest.raises(KeyboardInterrupt):
             repair(tmp_path / "s", new)
     with pytest.raises(UnfinishedError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from eventlog.log.append_checks import LeaseChange, RequestResult, accept, commit_of, may_replace_lease, was_committed
+from eventlog.log.append_checks import LeaseChange, RequestResult, accept, commit_of, goes_in, may_replace_lease
 from eventlog.log.commit import Append, Committed, Ticket
 from eventlog.log.embedded.journal.frames import CommitRecord, LeaseRecord, Record
 from eventlog.log.embedded.memtable import MemtablePart
@@ -97,10 +97,4 @@ class Batch:
 
     def has(self, ticket: Ticket) -> bool:
         """See `rules.PriorCommits`."""
-        if not ticket.done():
-            wanted = id(ticket)
-            for place in range(len(self.outcomes) - 1, -1, -1):  # most often it is the last one
-                if id(self.tickets[place]) == wanted:
-                    outcome = self.outcomes[place]
-                    return isinstance(outcome, Committed) and not outcome.repeated
-        return was_committed(ticket)
+        return goes_in(ticket, self.tickets, self.outcomes)

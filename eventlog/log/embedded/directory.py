@@ -17,11 +17,12 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from eventlog.errors import CallError, DamagedError, NotFoundError, TooNewError
+from eventlog.errors import CallError, DamagedError, NotFoundError, TooNewError, UnfinishedError
 from eventlog.log.embedded.filesystem import (
     is_number,
     read_small,
     refuse_network_filesystem,
+    remove_all,
     require_files,
     sync_directory,
     write_small,
@@ -32,7 +33,6 @@ from eventlog.log.embedded.journal.journal import Journal
 from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.fold import begin_store
 from eventlog.log.embedded.segments.segments import Segments
-from eventlog.log.embedded.unfinished import refuse_unfinished
 from eventlog.log.embedded.watermark import Watermark
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 FIRST = "0000000001.log"
 _TITLE = "eventlog store"
+_UNFINISHED = "unfinished"
+"""Says that a copy is being written in a directory."""
 _NAMES = frozenset({"format", "format.new", "turn", "lock", "open", "mark", "1"})
 
 
@@ -203,6 +205,45 @@ def _check(path: Path) -> None:
             raise TooNewError(f"{path} was made with {name} {facts[name]}, known is {supported}")
     if int(facts["format"]) < FORMAT_VERSION:
         raise DamagedError(f"{path} says format {facts['format']}, which no program has released")
+
+
+def set_unfinished(path: Path, what: str | None) -> None:
+    """Mark a directory as being written, with what is written; None removes the mark."""
+    if what is None:
+        (path / _UNFINISHED).unlink(missing_ok=True)
+        sync_directory(path)
+    else:
+        write_small(path / _UNFINISHED, what + "\n")
+
+
+def begin_anew(path: Path, what: str) -> None:
+    """Mark a directory as being written, and remove what an earlier try left there."""
+    set_unfinished(path, what)
+    for entry in path.iterdir():
+        if entry.is_dir():
+            remove_all(entry)
+        elif entry.name != _UNFINISHED:
+            entry.unlink()
+
+
+def unfinished(path: Path) -> str | None:
+    """Return what is being written in a directory, or was when the program died; else None."""
+    try:
+        return read_small(path / _UNFINISHED).strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def holds_nothing(path: Path) -> bool:
+    """Return whether a path is empty, but for what a dying `set_unfinished` leaves."""
+    return not path.exists() or (path.is_dir() and all(entry.name == f"{_UNFINISHED}.new" for entry in path.iterdir()))
+
+
+def refuse_unfinished(path: Path) -> None:
+    """Raise `UnfinishedError` if a directory is not a whole store yet."""
+    what = unfinished(path)
+    if what is not None:
+        raise UnfinishedError(str(path), what)
 
 
 def bytes_on_disk(path: Path) -> int:

@@ -35,6 +35,7 @@ from eventlog.log.contract import BodyPlace, Log, Place
 from eventlog.log.embedded.generations import DERIVED
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.registry import REGISTRY
+from eventlog.log.embedded.segments.pages import page_faults
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 
@@ -222,12 +223,10 @@ class EmbeddedLog(Log):
             self._put(None, 0).wait()
 
     def probe(self) -> list[str]:
-        """Have a child process walk the pages of LMDB, which would take this one with it."""
-        from eventlog.log.embedded.salvage.probe import probe
-
+        """Verify the pages of LMDB without LMDB, and then the rows."""
         partition = self._use()
         segments = partition.lookup.segments  # held, so that its files stay
-        return probe(partition.path / str(segments.generation.number) / "lmdb")
+        return page_faults(partition.path / str(segments.generation.number) / "lmdb") or segments.damaged_rows()
 
     def check(self) -> list[str]:
         """Read every commit and body; a line for each thing that is wrong."""

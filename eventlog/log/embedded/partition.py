@@ -21,8 +21,9 @@ from eventlog.log.embedded.directory import identity_bytes
 from eventlog.log.embedded.group_commit import GroupCommit
 from eventlog.log.embedded.journal.journal import Journal
 from eventlog.log.embedded.locks import Presence, WriterLock, try_shared
-from eventlog.log.embedded.segments.environment import is_archived, is_whole
+from eventlog.log.embedded.segments.environment import is_archived
 from eventlog.log.embedded.segments.fold import fold, make_index, write_address, write_derived
+from eventlog.log.embedded.segments.pages import is_whole, page_faults, require_none
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.embedded.tail import Tail
 from eventlog.log.embedded.watchers import Watchers
@@ -88,10 +89,9 @@ class Partition:
             if read_only or marked_generation(path) == generation:
                 mark = Watermark(path / "mark", generation, read_only=read_only)
             journal = self._journal_in(files)
-            if not is_whole(files / "lmdb") or (alone and not self._closed_in_order(journal, mark)):
-                from eventlog.log.embedded.salvage.probe import require_structure
-
-                require_structure(files / "lmdb", writing=alone and not read_only)
+            doubted = not is_whole(files / "lmdb") or (alone and not self._closed_in_order(journal, mark))
+            if doubted:
+                require_none(page_faults(files / "lmdb"))
             if read_only and is_archived(files / "lmdb"):
                 self._keep_writers_out()
             segments = self._segments_in(hold)
@@ -109,6 +109,8 @@ class Partition:
         self.derived: DerivedBuffer = DerivedBuffer(self.tail)
         self.lookup: Lookup = self.tail.lookup
         try:
+            if doubted:
+                require_none(segments.damaged_rows())
             self._presence.share()
             if read_only:
                 self.tail.recover_to_read(path, generation)

@@ -3,7 +3,7 @@
 A frame that is written and not flushed must not be visible, and a reader takes no lock. So after
 each flush the writer stores here the address up to which every frame is on disk; readers compare it
 (no system call), and read the journal up to there. `FORMAT.md` describes the bytes. The bytes are
-written to the file once more, as that wakes the processes that wait for it (`mark_watch.py`).
+written to the file once more, as that wakes the processes that wait for it (`watchers.py`).
 
 The file itself is never flushed: after a power failure it may be older than the journal (then the
 journal is read to its end, as without a watermark), but never newer. A journal that ends before the

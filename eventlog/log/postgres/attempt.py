@@ -28,8 +28,8 @@ from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.postgres.batch import AnyTicket, Batch
 from eventlog.log.postgres.clock import ServerClock
 from eventlog.log.postgres.faults import is_passing, may_have_committed, typed
+from eventlog.log.postgres.reader import RESTORED
 from eventlog.log.postgres.rows import Known
-from eventlog.log.postgres.seen_commits import RESTORED
 from eventlog.log.postgres.statements import APPEND, APPEND_WITH_BODIES, BARRIER, FIND
 from eventlog.log.ticket import wake
 

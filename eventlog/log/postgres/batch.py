@@ -13,7 +13,7 @@ import msgspec
 
 from eventlog.compression import compressed_body
 from eventlog.errors import EventlogError
-from eventlog.log.append_checks import LeaseChange, RequestResult, accept, commit_of, may_replace_lease, was_committed
+from eventlog.log.append_checks import LeaseChange, RequestResult, accept, commit_of, goes_in, may_replace_lease
 from eventlog.log.commit import Append, Commit, Committed, Head, Ticket
 from eventlog.log.postgres.rows import Known, new_revision, packed
 from eventlog.log.ticket import QueuedTicket
@@ -147,13 +147,7 @@ class Batch:
 
     def has(self, ticket: Ticket) -> bool:
         """See `rules.PriorCommits`."""
-        if not ticket.done():
-            wanted = id(ticket)
-            for place in range(len(self.outcomes) - 1, -1, -1):
-                if id(self.tickets[place]) == wanted:
-                    outcome = self.outcomes[place]
-                    return isinstance(outcome, Committed) and not outcome.repeated
-        return was_committed(ticket)
+        return goes_in(ticket, self.tickets, self.outcomes)
 
     def parameters(self, partitions: int) -> dict[str, list[Any]]:
         """Return the parameters of `statements.APPEND`, and those of bodies if it has any."""

@@ -114,11 +114,6 @@ class Connections:
             open=True,
         )
 
-    @property
-    def timeout(self) -> float:
-        """Seconds to wait for the server, a lock, a statement or a connection."""
-        return self._timeout
-
     @contextmanager
     def pinned(self) -> Generator[LogConnection]:
         """Lend a connection, and have this thread use no other one inside the block."""

@@ -25,13 +25,13 @@ from eventlog.errors import (
     ReadOnlyError,
 )
 from eventlog.log.append_checks import LeaseChange
+from eventlog.log.check import check
 from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
 from eventlog.log.contract import HeadReader, Log, Place
 from eventlog.log.postgres import schema
 from eventlog.log.postgres.acknowledged import Acknowledged
 from eventlog.log.postgres.attempt import Target
 from eventlog.log.postgres.bodies import Bodies
-from eventlog.log.postgres.check import check
 from eventlog.log.postgres.clock import ServerClock
 from eventlog.log.postgres.connections import Connections, unhurried
 from eventlog.log.postgres.derived import Derived
@@ -40,9 +40,8 @@ from eventlog.log.postgres.follower import Follower
 from eventlog.log.postgres.group_commit import GroupCommit
 from eventlog.log.postgres.once_read import OnceRead, RecalledHeads
 from eventlog.log.postgres.options import Options
-from eventlog.log.postgres.reader import Reader
+from eventlog.log.postgres.reader import Reader, Seen
 from eventlog.log.postgres.rows import packed
-from eventlog.log.postgres.seen_commits import Seen
 from eventlog.log.postgres.session_lists import SessionLists
 from eventlog.log.postgres.tables import SIZE, Tables
 from eventlog.log.ticket import QueuedTicket

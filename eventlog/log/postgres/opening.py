@@ -43,16 +43,13 @@ def open_log(address: str, *, partitions: int = schema.PARTITIONS, encryption: s
     except TypeError as error:
         raise CallError(str(error)) from None
     clock = ServerClock()
-    with connect(address, busy_timeout=chosen.busy_timeout, read_only=chosen.read_only) as connection:
-        try:
-            settings = schema.read_settings(connection)
-            if settings is None and chosen.read_only:
-                raise NotFoundError("store", shown(address))
-            if settings is None:
-                settings = _made(connection, partitions, encryption)
-            survives = _asked(connection, clock)
-        except Error as error:
-            raise typed(error) from error
+    with _connected(address, chosen) as connection:
+        settings = schema.read_settings(connection)
+        if settings is None and chosen.read_only:
+            raise NotFoundError("store", shown(address))
+        if settings is None:
+            settings = _made(connection, partitions, encryption)
+        survives = _asked(connection, clock)
     return PostgresLog(address, settings, survives, clock, chosen)
 
 
@@ -79,11 +76,8 @@ def create(address: str, *, partitions: int = schema.PARTITIONS, encryption: str
 
     The role that calls this owns them. `CallError` if there is a log with another number.
     """
-    with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=False) as connection:
-        try:
-            settings = schema.read_settings(connection) or _made(connection, partitions, encryption)
-        except Error as error:
-            raise typed(error) from error
+    with _connected(address, _DEFAULTS) as connection:
+        settings = schema.read_settings(connection) or _made(connection, partitions, encryption)
     if settings.partitions != partitions:
         raise CallError(f"there is a log of {settings.partitions} partitions, not {partitions}: that never changes")
 
@@ -96,24 +90,28 @@ def filling(address: str, encryption: str) -> Generator[Tables]:
     left is removed. Handles that others have open on the empty log are refused from now on, and a
     copy that another process has begun ends with `BusyError`.
     """
-    with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=False) as connection:
-        try:
-            stored = schema.stored(connection)
-            if stored is None:
-                schema.create(connection, encryption=encryption)
-            settings = schema.empty(connection, encryption)
-            count = settings.partitions
-            yield Tables(connection, count, lambda session: partition_of(session, count), filling=settings.made)
-            schema.finish(connection, settings.made)
-        except Error as error:
-            raise typed(error) from error
+    with _connected(address, _DEFAULTS) as connection:
+        stored = schema.stored(connection)
+        if stored is None:
+            schema.create(connection, encryption=encryption)
+        settings = schema.empty(connection, encryption)
+        count = settings.partitions
+        yield Tables(connection, count, lambda session: partition_of(session, count), filling=settings.made)
+        schema.finish(connection, settings.made)
 
 
 def settings_of(address: str) -> schema.Settings | None:
     """Return the settings of the log at an address, None if there is none."""
-    with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=True) as connection:
+    with _connected(address, structs.replace(_DEFAULTS, read_only=True)) as connection:
+        return schema.read_settings(connection)
+
+
+@contextmanager
+def _connected(address: str, options: Options) -> Generator[LogConnection]:
+    """Connect to a server; its errors in the block become those of this package."""
+    with connect(address, busy_timeout=options.busy_timeout, read_only=options.read_only) as connection:
         try:
-            return schema.read_settings(connection)
+            yield connection
         except Error as error:
             raise typed(error) from error
 

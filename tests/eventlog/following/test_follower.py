@@ -16,7 +16,7 @@ from eventlog.errors import ClosedError, DamagedError
 from eventlog.following import follower as follower_module
 from eventlog.following.follower import Watch
 from eventlog.log.commit import Commit
-from eventlog.log.embedded.mark_watch import MarkWatch
+from eventlog.log.embedded.watchers import MarkWatch
 from eventlog.store import Store
 from tests.support.engines import ENGINES, Engine
 from tests.support.python_process import Program

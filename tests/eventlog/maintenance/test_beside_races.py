@@ -234,7 +234,8 @@ def test_a_fork_made_while_heads_are_read_keeps_its_events(tmp_path: Path) -> No
         source = store.create_session(id="source")
         source.user("inherited")
         version = source.version
-        assert inherited_versions(_Changing(store)) == {"source": version}
+        changing: Any = _Changing(store)
+        assert inherited_versions(changing) == {"source": version}
 
 
 class _Erasing(_Changing):
@@ -257,7 +258,8 @@ def test_a_fork_erased_while_heads_are_read_ends_no_rewriting(tmp_path: Path) ->
         store.fork(source, version, id="fork")
         store.create_session(id="z")
         store.erase("source", forks="keep")
-        assert inherited_versions(_Erasing(store)) == {"source": version}
+        changing: Any = _Erasing(store)
+        assert inherited_versions(changing) == {"source": version}
 
 
 @pytest.mark.promise(12)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import eventlog
-from eventlog.log.embedded.unfinished import set_unfinished
+from eventlog.log.embedded.directory import set_unfinished
 from eventlog.testing.file_search import files_with
 from projections.cli.exits import Exit
 from tests.support.cli_runner import Cli, valid

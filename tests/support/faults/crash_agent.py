@@ -35,7 +35,6 @@ from tests.support.crash_writer import KillingIO, Shared, child, must_succeed
 from tests.support.faults.agent import finished, open_agent, sound, turn
 from tests.support.faults.encrypted_stores import has_keys, is_large, keep_keys, keys_of
 from tests.support.faults.large_stores import WEIGHT, fill
-from tests.support.faults.planned_appends import probe_here
 
 OPTIONS: dict[str, Any] = {"journal_bytes": 32 << 10, "fold_bytes": 24 << 10, "map_bytes": 96 << 10}
 """Folds every few turns, and a map that begins too small for them."""
@@ -202,7 +201,6 @@ def kill(directory: Path, chance: random.Random, work: str, number: int) -> str:
 
 def main(directory: Path, seed: int, kills: int, kind: str, *works: str) -> None:
     """Kill as often as asked for, at every kind of work in turn."""
-    probe_here(pytest.MonkeyPatch())
     TokenCounter().count("loaded once, for all children")
     chance = random.Random(seed)
     found: Counter[str] = Counter()

@@ -13,11 +13,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from eventlog.log.embedded.generations import files_of
 from tests.support.faults.caller import Caller
-from tests.support.faults.planned_appends import probe_here, workload
+from tests.support.faults.planned_appends import workload
 
 PAGE = 4096
 JOURNAL = 32 << 10
@@ -33,7 +31,6 @@ def limit(size: int) -> None:
 def main(directory: Path, first: int, step: int) -> None:
     """Raise the limit until no write fails."""
     logging.disable()
-    probe_here(pytest.MonkeyPatch())
     errors: Counter[str] = Counter()
     pages, tried, failed = first, 0, 0
     while True:

@@ -28,7 +28,7 @@ from eventlog.integrity.scrub_ledger import read_ledger
 from eventlog.log.commit import Append, Commit
 from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.segments.chunk import decode_chunk, encode_chunk
-from eventlog.log.embedded.segments.environment import is_whole
+from eventlog.log.embedded.segments.pages import is_whole
 from eventlog.state.chunk import pack_rows, unpack_rows
 from eventlog.state.run import Bucket
 from eventlog.state.stored import canonical, decode_state

@@ -11,14 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pytest
-
-from eventlog.errors import DamagedError
 from eventlog.log.commit import Append, Committed, LeaseState
 from eventlog.log.contract import Log
-from eventlog.log.embedded.salvage import probe
-from eventlog.log.embedded.salvage.probe_child import walk
-from eventlog.log.embedded.segments.layout import TREES
 
 OPTIONS: dict[str, Any] = {
     "journal_bytes": 32 << 10,
@@ -119,22 +113,6 @@ def settle(log: Log, append: Append) -> Committed:
     again = log.submit(append).wait(30)
     assert again.repeated == (known is not None), "a request was settled wrongly"
     return again
-
-
-def probe_here(patch: pytest.MonkeyPatch) -> None:
-    """Walk LMDB's pages in this process at opening, as hundreds of children would be slow."""
-
-    def require(directory: Path, *, writing: bool = False) -> None:
-        wrong = walk(str(directory), 0, "w" if writing else "r", TREES)
-        if wrong:
-            raise DamagedError(wrong[0])
-
-    patch.setattr(probe, "require_structure", require)
-    patch.setattr(probe, "probe", _nothing)  # and the engine's probe of an open store
-
-
-def _nothing(_directory: Path) -> list[str]:
-    return []
 
 
 @contextmanager

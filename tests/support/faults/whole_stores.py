@@ -21,7 +21,6 @@ from tests.support.faults.abandoned_store import copied_as_left
 from tests.support.faults.agent import open_agent, turn
 from tests.support.faults.encrypted_stores import KEPT, has_keys, is_large, is_said, keep_keys, keys_of
 from tests.support.faults.large_stores import WEIGHT, fill
-from tests.support.faults.planned_appends import probe_here
 from tests.support.sample_sessions import exchange, started
 
 SIZES: dict[str, Any] = {"journal_bytes": 32 << 10, "fold_bytes": 24 << 10, "map_bytes": 96 << 10}
@@ -35,9 +34,8 @@ LARGE = "a large text, stored once, with more words than a row has room for " * 
 
 
 def patched() -> None:
-    """Patch this process: copies in many transactions, small maps, no child per opening."""
+    """Patch this process: copies in many transactions, small maps."""
     patch = pytest.MonkeyPatch()
-    probe_here(patch)
     patch.setattr(copy_commits, "BATCH_COMMITS", 6)
     patch.setattr(backups, "Options", small)
 

@@ -16,15 +16,14 @@
   raises.
 
 LMDB maps its data file, and a process that reads a page beyond the file's end is killed by the
-system; a file that is empty or missing is made anew by LMDB. So `is_whole` reads from the two meta
-pages (`meta_pages.py`) how long the file has to be, before LMDB opens it.
+system; a file that is empty or missing is made anew by LMDB. So `pages.is_whole` looks at the file
+before LMDB opens it.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import stat
 import struct
 import time
 from contextlib import contextmanager
@@ -42,8 +41,7 @@ from eventlog.errors import (
     StorageError,
     UnsupportedStorageError,
 )
-from eventlog.log.embedded.filesystem import DENIED, NO_ROOM, allocate, is_full, is_read_only, unreadable
-from eventlog.log.embedded.segments.meta_pages import sound_metas
+from eventlog.log.embedded.filesystem import DENIED, NO_ROOM, allocate, is_full, is_read_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -367,27 +365,3 @@ def put_last(txn: lmdb.Transaction[bytes], tree: Any, key: bytes, value: bytes |
     """Append a value; `DamagedError` if there is a later key already."""
     if not txn.put(key, value, append=True, db=tree):
         raise DamagedError(f"the folded part has a key beyond {key.hex()} where that should be the last")
-
-
-def is_whole(directory: Path) -> bool:
-    """Return whether the data file is as long as its newest meta page says.
-
-    False also if the meta pages are not sound. A file that is a little shorter may be sound: LMDB
-    leaves pages at the end unwritten that it allocated and freed. Raises `DamagedError` if there is
-    no such file or nothing in it, `StorageError` if it may not be read.
-    """
-    path = directory / "data.mdb"
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise DamagedError(f"{path} is not a file; {REMEDY}")
-        if not status.st_size:
-            raise DamagedError(f"{path} is empty; {REMEDY}")
-        if struct.calcsize("P") != 8:  # the pages have another form there
-            return True
-        metas = sound_metas(path)
-    except FileNotFoundError as error:
-        raise DamagedError(f"{path} is missing; {REMEDY}") from error
-    except OSError as error:
-        raise unreadable(path, error) from error
-    return len(metas) == 2 and status.st_size >= metas[0].file_bytes

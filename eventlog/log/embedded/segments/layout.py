@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from eventlog.log.contract import BodyPlace
 
 TREES = ("meta", "sessions", "commits", "positions", "bodies", "requests", "derived", "data")
+UNPROTECTED = {"data", "derived"}
+"""Trees whose values have no checksum, or need none."""
 FOLDED_KEY = b"folded"
 MAX_KEY_BYTES = 511
 """LMDB's limit."""

@@ -23,6 +23,7 @@ from eventlog.log.embedded.segments.layout import (
     NUMBER,
     PAIR,
     TREES,
+    UNPROTECTED,
     ChunkRow,
     FoldState,
     HeadRow,
@@ -307,6 +308,18 @@ class Segments:
             yield from batch
             if not found:
                 return
+
+    def damaged_rows(self) -> list[str]:
+        """Return a line for each tree with a row whose checksum is wrong.
+
+        A row whose key is damaged would never be found.
+        """
+        with self.environment.reading() as txn:
+            return [
+                f"a row of {tree} or its key is not what was written"
+                for tree in self._trees.keys() - UNPROTECTED
+                if any(layout.unprotect(bytes(key), value) is None for key, value in txn.cursor(self._trees[tree]))
+            ]
 
     def forget(self) -> None:
         """Drop caches, so that everything is read from the disk again."""

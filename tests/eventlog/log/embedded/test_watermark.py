@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lmdb import verify
 
-from eventlog.errors import DamagedError, EventlogError
+from eventlog.errors import BusyError, DamagedError
 from eventlog.log.embedded.engine import open_log
-from eventlog.log.embedded.salvage.probe import require_structure
 from eventlog.log.embedded.watermark import Watermark
 from tests.support.embedded_log import abandon, put
 from tests.support.python_process import ROOT
@@ -72,13 +72,13 @@ def test_a_check_reads_the_journal_whatever_the_mark_says(tmp_path: Path, mark: 
 
 
 def hide(path: Path) -> None:
-    """Rename a tree of LMDB: the probe finds it."""
+    """Rename a tree of LMDB: the check of pages finds it."""
     data = path / "1" / "lmdb" / "data.mdb"
     data.write_bytes(data.read_bytes().replace(b"sessions", b"{essions"))
 
 
 def tear(path: Path) -> None:
-    """Damage a journal frame before a sound one: the tail's reader finds it, not the probe."""
+    """Damage a journal frame before a sound one: the tail's reader finds it."""
     (file,) = (path / "1" / "journal").glob("0*.log")
     file.write_bytes(file.read_bytes().replace(b"one", b"ONE"))
 
@@ -106,16 +106,19 @@ def test_a_refused_opening_leaves_the_directory_as_it_was(
 
 
 @pytest.mark.promise(12)
-def test_an_opening_that_cannot_be_probed_leaves_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 12: an opening whose probe cannot start leaves no watermark in a copied store."""
+def test_an_opening_that_cannot_check_the_pages_leaves_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 12: an opening that cannot check the pages leaves no mark in a copy."""
+
+    def refuse(_path: str) -> list[str]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
     path = tmp_path / "s"
     make(path, None)
-    monkeypatch.setattr("eventlog.log.embedded.salvage.probe.sys.executable", str(tmp_path / "no such program"))
-    with pytest.raises(EventlogError):
+    monkeypatch.setattr(verify, "verify", refuse)
+    with pytest.raises(BusyError):
         open_log(path)
     assert not (path / "mark").exists()
     monkeypatch.undo()
-    require_structure(path / "1" / "lmdb")
     log = open_log(path)
     put(log, b"two")
     log.close()

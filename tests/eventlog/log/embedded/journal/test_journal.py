@@ -26,7 +26,6 @@ from eventlog.log.embedded.journal.journal import Journal
 from eventlog.store import Store
 from tests.support.embedded_log import abandon, put
 from tests.support.faults.abandoned_store import copied_as_left
-from tests.support.faults.planned_appends import probe_here
 from tests.support.faulty_io import FaultyIO
 from tests.support.python_process import ROOT
 from tests.support.sample_sessions import said
@@ -306,10 +305,9 @@ SWITCH = [
 @pytest.mark.parametrize("spare", [False, True], ids=["no spare", "a spare"])
 @pytest.mark.parametrize("faults", SWITCH, ids=lambda faults: " ".join(f"{name}-{code}" for name, code in faults))
 def test_a_refused_switch_fails_the_batch_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: list[tuple[str, int | None]], *, spare: bool
+    tmp_path: Path, faults: list[tuple[str, int | None]], *, spare: bool
 ) -> None:
     """Promise 3: a refused call while the next file is prepared fails that batch alone."""
-    probe_here(monkeypatch)
     if spare and len(faults) > 1:
         faults = faults[1:]  # a spare is filled already
     io = FaultyIO()
@@ -534,7 +532,7 @@ def test_a_store_that_is_closed_needs_no_room_for_its_journal(tmp_path: Path, mo
     assert left.stat().st_size == FILE_HEADER_BYTES
     for number in range(3):
         with monkeypatch.context() as patch:
-            patch.delattr("eventlog.log.embedded.salvage.probe.require_structure")
+            patch.delattr("eventlog.log.embedded.partition.page_faults")
             log = open_log(path)
         assert put(log, b"more").position == 41 + number
         abandon(log)

@@ -1,10 +1,9 @@
 """Salvage of a damaged store: every LMDB entry and journal frame that can be read.
 
-LMDB's pages are not trusted: a child process reads them entry by entry and writes each to a pipe
-at once. What arrives, even from a child that died, goes into a scratch environment, whose pages are
-sound, and which is then read like any other, with a checksum for every row. Entries that the newest
-meta page does not lead to are looked for by the other one, in a copy of the file (`meta_pages.py`).
-A frame of the journal is used where its checksum is right, at any offset; spare files still hold
+LMDB's pages are not trusted: they are read without LMDB (`segments/pages.py`). Each entry goes into
+a scratch environment, whose pages are sound, and which is then read like any other, with a checksum
+for every row. Entries that the newest meta page does not lead to are looked for by the other one. A
+frame of the journal is used where its checksum is right, at any offset; spare files still hold
 what was folded, and count too. Nothing is written to the store.
 """
 
@@ -13,25 +12,20 @@ from __future__ import annotations
 import errno
 import os
 import re
-import subprocess
-import sys
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import lmdb
 
-from eventlog.errors import BusyError, CallError, DamagedError, DataError, EventlogError, StorageError
+from eventlog.errors import BusyError, DamagedError, DataError, StorageError
 from eventlog.log.commit import Commit
 from eventlog.log.embedded.filesystem import EXHAUSTED, NO_ROOM, data_end, is_full
 from eventlog.log.embedded.journal import frames
-from eventlog.log.embedded.salvage.salvage_child import ROOM, SIZES, UNABLE, WHOLE
 from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.fold import begin_store
-from eventlog.log.embedded.segments.layout import NUMBER, PAIR, TREES
-from eventlog.log.embedded.segments.meta_pages import MetaPage, are_in_turn, copy_as_of, sound_metas
+from eventlog.log.embedded.segments.layout import MAX_KEY_BYTES, PAIR, TREES
+from eventlog.log.embedded.segments.pages import MetaPage, are_in_turn, entries, meta_pages
 from eventlog.log.embedded.segments.segments import Segments
 
 if TYPE_CHECKING:
@@ -40,21 +34,10 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.segments.layout import FoldState, HeadRow
     from eventlog.log.embedded.watermark import Watermark
 
-_CHILD = Path(__file__).with_name("salvage_child.py")
-_LIBRARY = Path(str(lmdb.__file__)).parent.parent
-_BATCH = 256
-_MOST_DEATHS = 40
 _SCARCE = NO_ROOM | EXHAUSTED
+_ROOM = 64 << 20
+"""Bytes of the map beyond the copied file: address space, neither memory nor disk."""
 _JOURNAL = re.compile(r"(\d{10}\.log|spare-.*)\Z")
-
-
-class Chunks(NamedTuple):
-    """The place of a chunk, and its versions."""
-
-    session: str
-    first: int
-    last: int
-    number: int
 
 
 def copy_readable(old: Path, new: Path) -> list[str]:
@@ -62,19 +45,19 @@ def copy_readable(old: Path, new: Path) -> list[str]:
 
     Returns a line for each thing that may be lost.
     """
-    if getattr(sys, "frozen", False) or not sys.executable:
-        raise CallError("a damaged store is read in child processes, which this program cannot start")
     new.mkdir(mode=0o700, parents=True)
     Segments(new, read_only=False, map_bytes=1 << 40).close()
     data = old / "data.mdb"
     if not data.exists():
         return ["the folded part is missing"]
     try:
-        room = 4 * data.stat().st_size + ROOM
+        room = 4 * data.stat().st_size + _ROOM
         with lmdb.open(str(new), map_size=room, sync=False, mode=0o600, max_dbs=64, lib_version=LIB_VERSION) as target:
             lines = _copy_trees(data, target)
     except (lmdb.Error, OSError) as error:
-        raise _refusal(getattr(error, "code", 0) or getattr(error, "errno", 0) or errno.EIO, new) from error
+        code = getattr(error, "code", 0) or getattr(error, "errno", 0) or errno.EIO
+        kind = BusyError if code in _SCARCE or (code == errno.EIO and is_full(new)) else StorageError
+        raise kind(f"what can be saved cannot be kept: {os.strerror(code)}") from error
     segments = Segments(new, read_only=False, map_bytes=1 << 40)
     try:
         begin_store(segments, 0)  # a store says how far it is folded, even if that is lost
@@ -86,97 +69,31 @@ def copy_readable(old: Path, new: Path) -> list[str]:
 def _copy_trees(data: Path, target: lmdb.Environment) -> list[str]:
     """Copy every tree by either meta page; return a line for each thing that may be lost."""
     wanted = [tree for tree in TREES if tree != "derived"]
-    broken = [tree for tree in wanted if not _copy_tree(data.parent, target, tree)]
-    metas = sound_metas(data)
-    lines: list[str] = []
+    metas = meta_pages(data)
     if not metas:
-        lines = ["both meta pages of the folded part are damaged"]
-    elif not are_in_turn(metas):
-        lines = [
-            "a meta page of the folded part is damaged: what was folded last may be lost, unless the journal has it"
-        ]
-        broken = _copy_as_of(metas[-1], data, target, wanted, broken)
-    elif broken:  # the newer one led there, and only that leads to all
-        _copy_as_of(metas[-1], data, target, broken, broken)
-    return [*lines, *(f"tree {tree} of the folded part is damaged" for tree in broken)]
+        return ["both meta pages of the folded part are damaged"]
+    broken = [tree for tree in wanted if not _copy_tree(data, metas[0], tree, target)]
+    lines = [f"tree {tree} of the folded part is damaged" for tree in broken]
+    if not are_in_turn(metas):
+        lines.insert(
+            0, "a meta page of the folded part is damaged: what was folded last may be lost, unless the journal has it"
+        )
+        broken = wanted
+    for meta in metas[1:]:  # the newer one led there, and only that leads to all
+        for tree in broken:
+            _copy_tree(data, meta, tree, target)
+    return lines
 
 
-def _copy_as_of(meta: MetaPage, data: Path, target: lmdb.Environment, trees: list[str], broken: list[str]) -> list[str]:
-    """Copy what a meta page leads to; return the trees that are not whole either way."""
-    with TemporaryDirectory(prefix="older-", dir=Path(target.path()).parent) as name:
-        copy_as_of(data, Path(name) / data.name, meta)
-        whole = [tree for tree in trees if _copy_tree(Path(name), target, tree)]
-    return [tree for tree in broken if tree not in whole]
-
-
-def _copy_tree(old: Path, target: lmdb.Environment, tree: str) -> bool:
-    """Copy one tree; return whether all of it could be read."""
-    if _run(old, target, tree, "forward") == WHOLE:
-        return True
-    _run(old, target, tree, "backward")
-    if tree == "data":
-        with target.begin(db=target.open_db(b"data")) as txn, txn.cursor() as cursor:
-            greatest = int.from_bytes(cursor.key(), "big") if cursor.last() else 0
-        last, number = min(greatest, (old / "data.mdb").stat().st_size), 0
-        for _ in range(_MOST_DEATHS):
-            if _run(old, target, tree, "points", range(number + 1, last + 1)) >= 0:
-                break
-            number = _gap(target, number)
-    return False
-
-
-def _run(old: Path, target: lmdb.Environment, tree: str, way: str, numbers: range = range(0)) -> int:
-    """Copy what a child reads until it ends; return its exit code, negative if it died.
-
-    `numbers` are the keys to read by the way "points".
-    """
-    arguments = (_CHILD, _LIBRARY, old, LIB_VERSION, tree, way, numbers.start, numbers.stop)
-    command = [sys.executable, "-I", "-S", *map(str, arguments)]
-    try:
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: S603 - our own program
-    except OSError as error:
-        raise BusyError(f"the child that reads the damaged store could not be started: {error.strerror}") from error
-    with child:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        records = _records(child.stdout)
-        more = True
-        while more:
-            with target.begin(write=True, db=target.open_db(tree.encode())) as txn:
-                count = 0
-                for key, value in islice(records, _BATCH):
-                    txn.put(key, value, overwrite=False)
-                    count += 1
-                more = count == _BATCH
-        said = child.stderr.read()
-    if child.returncode == UNABLE:  # nothing is known of the store then: no loss of it
-        raise _refusal(int(said.strip() or errno.EIO), Path(target.path()))
-    return child.returncode
-
-
-def _records(pipe: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the whole entries that a child has written."""
-    while len(sizes := pipe.read(SIZES.size)) == SIZES.size:
-        of_key, of_value = SIZES.unpack(sizes)
-        entry = pipe.read(of_key + of_value)
-        if len(entry) < of_key + of_value:
-            return
-        yield entry[:of_key], entry[of_key:]
-
-
-def _refusal(code: int, new: Path) -> EventlogError:
-    """Return the error for salvaged entries that cannot be written."""
-    kind = BusyError if code in _SCARCE or (code == errno.EIO and is_full(new)) else StorageError
-    return kind(f"what can be saved cannot be kept: {os.strerror(code)}")
-
-
-def _gap(target: lmdb.Environment, number: int) -> int:
-    """Return the first missing number behind another: reading it killed the child."""
-    with target.begin(db=target.open_db(b"data")) as txn:
-        number += 1
-        while txn.get(NUMBER.pack(number)) is not None:
-            number += 1
-    return number
+def _copy_tree(data: Path, meta: MetaPage, tree: str, target: lmdb.Environment) -> bool:
+    """Copy what can be read of one tree; return whether that is all."""
+    whole = True
+    with target.begin(write=True, db=target.open_db(tree.encode())) as txn:
+        for entry in entries(data, meta, tree):
+            whole = whole and entry is not None
+            if entry is not None and 0 < len(entry[0]) <= MAX_KEY_BYTES:
+                txn.put(*entry, overwrite=False)
+    return whole
 
 
 def rows_in(segments: Segments) -> Iterator[tuple[str, HeadRow | None]]:
@@ -193,14 +110,12 @@ def rows_in(segments: Segments) -> Iterator[tuple[str, HeadRow | None]]:
             yield session, None
 
 
-def chunks_in(segments: Segments) -> Iterator[tuple[Chunks, list[Commit]]]:
-    """Yield every chunk that can be read, with its commits."""
+def chunks_in(segments: Segments) -> Iterator[tuple[tuple[int, int], list[Commit]]]:
+    """Yield the key of every chunk, and the commits that can be read in it."""
     for key in segments.keys("commits"):
         if len(key) == PAIR.size:
             number, first = PAIR.unpack(key)
-            commits = chunk_at(segments, number, first)
-            if commits:
-                yield Chunks(commits[0].session, commits[0].first, commits[-1].last, number), commits
+            yield (number, first), chunk_at(segments, number, first)
 
 
 def chunk_at(segments: Segments, number: int, first: int) -> list[Commit]:

@@ -1,9 +1,9 @@
-"""The structure of LMDB's pages is walked in a child process before this one relies on it."""
+"""LMDB's pages are verified without LMDB before a process relies on them."""
 
 from __future__ import annotations
 
+import errno
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from lmdb import verify
 
-from eventlog.errors import BusyError, DamagedError
+from eventlog.errors import BusyError, DamagedError, StorageError
 from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
-from eventlog.log.embedded.salvage import probe_child
-from eventlog.log.embedded.salvage.probe import probe, require_structure
+from eventlog.log.embedded.segments.pages import page_faults
 
 pytestmark = pytest.mark.promise(12)
 
@@ -57,49 +57,46 @@ def leave(path: Path, session: str) -> None:
 
 
 @pytest.fixture
-def probed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The directories that were probed when a store was opened."""
+def verified(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The directories whose pages were verified when a store was opened."""
     found: list[Path] = []
 
-    def spy(directory: Path, *, writing: bool = False) -> None:
+    def spy(directory: Path) -> list[str]:
         found.append(directory)
-        require_structure(directory, writing=writing)
+        return page_faults(directory)
 
-    monkeypatch.setattr("eventlog.log.embedded.salvage.probe.require_structure", spy)
+    monkeypatch.setattr("eventlog.log.embedded.partition.page_faults", spy)
     return found
 
 
-@pytest.mark.parametrize("writing", [False, True])
-def test_a_sound_store_has_nothing_wrong(tmp_path: Path, *, writing: bool) -> None:
-    """A store that was only written has no finding, and the probe changes no byte."""
+def test_a_sound_store_has_nothing_wrong(tmp_path: Path) -> None:
+    """A store that was only written has no finding."""
     fill(tmp_path / "s")
-    before = (tmp_path / "s" / "1" / "lmdb" / "data.mdb").read_bytes()
-    assert probe(tmp_path / "s" / "1" / "lmdb", writing=writing) == []
-    assert (tmp_path / "s" / "1" / "lmdb" / "data.mdb").read_bytes() == before
+    assert page_faults(tmp_path / "s" / "1" / "lmdb") == []
 
 
-def test_an_unclean_end_is_followed_by_a_probe(tmp_path: Path, probed: list[Path]) -> None:
-    """The pages are probed once after a crash, and not after a clean close or beside others."""
+def test_the_pages_are_verified_after_an_unclean_end(tmp_path: Path, verified: list[Path]) -> None:
+    """The pages are verified once after a crash, and not after a clean close or beside others."""
     path = tmp_path / "s"
     fill(path)
-    assert probed == []
+    assert verified == []
     leave(path, "one")
     log = open_log(path, **SMALL)
-    assert probed == [path / "1" / "lmdb"]
+    assert verified == [path / "1" / "lmdb"]
     log.close()
     for read_only in (True, False):
         open_log(path, read_only=read_only, **SMALL).close()
-    assert len(probed) == 1
+    assert len(verified) == 1
     leave(path, "two")
     open_log(path, read_only=True, **SMALL).close()
-    assert len(probed) == 2, "a reader relies on them, too"
+    assert len(verified) == 2, "a reader relies on them, too"
     (path / "mark").unlink()
     open_log(path, **SMALL).close()
-    assert len(probed) == 3, "where nobody knows, it may have been a crash"
+    assert len(verified) == 3, "where nobody knows, it may have been a crash"
 
 
-def test_beside_others_nothing_is_probed(tmp_path: Path, probed: list[Path]) -> None:
-    """An unfolded journal beside another open process is no unclean end and is not probed."""
+def test_beside_others_nothing_is_verified(tmp_path: Path, verified: list[Path]) -> None:
+    """An unfolded journal beside another open process is no unclean end: nothing is verified."""
     path = tmp_path / "s"
     fill(path)
     script = (
@@ -119,7 +116,7 @@ def test_beside_others_nothing_is_probed(tmp_path: Path, probed: list[Path]) -> 
         log = open_log(path, **SMALL)
         assert log.head("beside") is not None
         log.close()
-    assert probed == []
+    assert verified == []
 
 
 def cut(path: Path) -> None:
@@ -148,13 +145,12 @@ def rename(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [cut, hide, rename])
-def test_damaged_structure_is_found_by_the_child(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_damaged_structure_is_found(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """Pages that would kill the reader, or hide what there is, are a typed error instead."""
     path = tmp_path / "s"
     fill(path)
     damage(path)
-    (found, *_) = probe(path / "1" / "lmdb")
-    assert "folded part" in found
+    assert damage is not cut or "folded part" in page_faults(path / "1" / "lmdb")[0]
     leave_a_mark(path)
     for read_only in (False, True):
         with pytest.raises(DamagedError):
@@ -168,17 +164,8 @@ def leave_a_mark(path: Path) -> None:
     (path / "mark").write_bytes(mark)
 
 
-def test_a_killed_child_is_named_by_its_signal(tmp_path: Path) -> None:
-    """A store whose pages kill the probe's child process is refused with the signal's name."""
-    path = tmp_path / "s"
-    fill(path)
-    cut(path)
-    (found,) = probe(path / "1" / "lmdb")
-    assert any(name in found for name in (signal.SIGBUS.name, signal.SIGSEGV.name, "MDB_", "Error"))
-
-
 def test_a_missing_tree_is_damage_not_a_new_one(tmp_path: Path) -> None:
-    """A missing tree is damage and is not made anew as an empty one, also without a probe."""
+    """A missing tree is damage and is not made anew as an empty one."""
     path = tmp_path / "s"
     fill(path)
     hide(path)
@@ -186,37 +173,17 @@ def test_a_missing_tree_is_damage_not_a_new_one(tmp_path: Path) -> None:
         open_log(path, **SMALL)
 
 
-def test_a_frozen_program_starts_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where `sys.executable` is not Python, no child is started and no store refused."""
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES])
+def test_what_the_system_refuses_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """Pages that the system does not let a process read now are not damaged."""
+
+    def refuse(_path: str) -> list[str]:
+        raise OSError(code, os.strerror(code))
+
     fill(tmp_path / "s")
-    hide(tmp_path / "s")
-    monkeypatch.setattr(sys, "frozen", True, raising=False)
-    assert probe(tmp_path / "s" / "1" / "lmdb") == []
-
-
-LIMITED = """\
-import resource, runpy
-resource.setrlimit(resource.{limit}, ({amount}, {amount}))
-runpy.run_path({program!r}, run_name="__main__")
-"""
-
-
-@pytest.mark.parametrize(
-    ("limit", "amount", "said"),
-    [("RLIMIT_AS", 2 << 30, "Cannot allocate memory"), ("RLIMIT_NOFILE", 4, "Too many open files")],
-)
-def test_what_the_system_has_none_of_is_no_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, amount: int, said: str
-) -> None:
-    """A sound file that cannot be mapped or opened for lack of resources is not damaged."""
-    fill(tmp_path / "s")
-    os.truncate(tmp_path / "s" / "1" / "lmdb" / "data.mdb", 3 << 30)
-    program = tmp_path / "limited.py"
-    program.write_text(LIMITED.format(limit=limit, amount=amount, program=probe_child.__file__))
-    monkeypatch.setattr("eventlog.log.embedded.salvage.probe._CHILD", program)
-    for writing in (False, True):
-        with pytest.raises(BusyError, match=said):
-            require_structure(tmp_path / "s" / "1" / "lmdb", writing=writing)
+    monkeypatch.setattr(verify, "verify", refuse)
+    with pytest.raises((BusyError, StorageError), match=os.strerror(code)):
+        page_faults(tmp_path / "s" / "1" / "lmdb")
 
 
 def test_a_damaged_size_is_damage(tmp_path: Path) -> None:
@@ -227,14 +194,4 @@ def test_a_damaged_size_is_damage(tmp_path: Path) -> None:
     for page in (0, 4096):
         pages[page + 136 : page + 144] = (1 << 50).to_bytes(8, sys.byteorder)
     data.write_bytes(pages)
-    assert probe(data.parent)
-
-
-def test_a_child_that_was_killed_tells_of_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child killed for lack of memory says nothing about the pages: no damage."""
-    fill(tmp_path / "s")
-    program = tmp_path / "killed.py"
-    program.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
-    monkeypatch.setattr("eventlog.log.embedded.salvage.probe._CHILD", program)
-    with pytest.raises(BusyError, match="SIGKILL"):
-        probe(tmp_path / "s" / "1" / "lmdb")
+    assert page_faults(data.parent)

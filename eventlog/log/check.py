@@ -1,4 +1,4 @@
-"""Verification of a log on a server: each fault of its commits and bodies is reported."""
+"""Verification of a log in memory or on a server: commits, positions and bodies."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""Reading a damaged LMDB file, in child processes."""

@@ -1,1 +1,0 @@
-"""Tests of the walk through LMDB's pages."""

@@ -6,6 +6,11 @@
 
 from __future__ import annotations
 
-from projections.inspector.app import inspector
+from eventlog.errors import CallError
+
+try:
+    from projections.inspector.app import inspector
+except ImportError as error:
+    raise CallError("the inspector needs the extra `server`: pip install '.[server]'") from error
 
 __all__ = ["inspector"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import msgspec
 
 from eventlog.errors import NotFoundError
 from projections.exports.html_text import visible
-from projections.inspector.catalogue import Catalogue, number
+from projections.inspector.catalogue import Catalogue, Query, number
 from projections.inspector.comparison import neutral_json, seen_parts, shortened
 from projections.inspector.history import is_hidden
 from projections.inspector.large_text import MOST, beginning, beginnings, full_size
@@ -20,10 +19,11 @@ from projections.inspector.markup import prose_html
 from projections.inspector.message_json import PAGE_TEXT, message_json, reasons_in
 from projections.inspector.playback import played
 from projections.inspector.room import Room
-from projections.inspector.stored_file import attached
+from projections.inspector.taken_out import attached
 from projections.inspector.window_series import WindowSeries, window_tokens
 from projections.reports.audit import audit
 from projections.reports.cache_uses import cache_uses
+from projections.reports.event_json import event_kind
 from projections.reports.session_tree import whole_tree
 from projections.reports.view_diff import diff
 from projections.transcript.transcript import Transcript
@@ -55,8 +55,6 @@ _JUMPS = 2_000
 _LOOKED_FOR = 200
 """Messages in which a part is looked for."""
 
-Query = Mapping[str, str]
-
 
 def session(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
     """Return the listed facts of the session, its state and its newest version.
@@ -82,8 +80,7 @@ def messages(room: Room, query: Query) -> dict[str, Any]:
     began after version `after`; or those around version `around`. With `quick=1` a page without the
     reasons of the view, if these take a long replay; `marked` says whether it has them.
     """
-    newest = room.session.version
-    at = number(query, "at", newest, least=1, most=newest)
+    newest, at = room.session.version, room.asked(query)
     size = number(query, "size", _PAGE, least=1, most=_MOST_MESSAGES)
     before, newer = number(query, "before", 0) or None, False
     if "after" in query or "around" in query:
@@ -111,9 +108,7 @@ def messages(room: Room, query: Query) -> dict[str, Any]:
 
 def part(room: Room, query: Query) -> dict[str, Any]:
     """A stretch of the texts of one part, from a character on."""
-    name, start = query.get("part", ""), number(query, "from", 0)
-    newest = room.session.version
-    at = number(query, "at", newest, least=1, most=newest)
+    name, start, at = query.get("part", ""), number(query, "from", 0), room.asked(query)
     before = min(room.session.reader.find(name), at) + 1
     texts = beginnings(room.session, start + MOST)
     within = islice(Transcript(room.session, at, texts=texts).newest_first(before), _LOOKED_FOR)
@@ -172,16 +167,15 @@ def _jump_json(entry: TimelineEntry, *, hidden: bool) -> dict[str, Any]:
 
 def view(room: Room, query: Query) -> dict[str, Any]:
     """Return the prompt, the size and the time of the view right after a version."""
-    newest = room.session.version
-    at = number(query, "at", newest, least=1, most=newest)
+    at = room.asked(query)
     state = room.state(at)
 
     resolve = partial(beginning, room.session)
-    moment = next(iter(room.session.events(after=at - 1, upto=at)))
+    moment = room.recorded(at)
     return {
         "at": at,
         "time": moment.time,
-        "event": _words(type(moment.event).__name__),
+        "event": event_kind(moment.event).replace("-", " "),
         "messages": len(visible_messages(state, DEFAULT)),
         "system": [visible(segment) for segment in system_segments(state, resolve)],
         "tools": visible(offer_of(state, resolve).tools or ""),
@@ -190,16 +184,9 @@ def view(room: Room, query: Query) -> dict[str, Any]:
     }
 
 
-def _words(name: str) -> str:
-    """Return the name of an event in words: message finished."""
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
-
-
 def changes(room: Room, query: Query) -> dict[str, Any]:
     """Return the difference of the views of two versions, in sentences."""
-    newest = room.session.version
-    first = number(query, "first", 1, least=1, most=newest)
-    second = number(query, "second", newest, least=1, most=newest)
+    first, second = room.asked(query, "first", 1), room.asked(query, "second")
     states = [room.state(first), room.state(second)]
     found = diff(room.session, first, second, resolve=partial(beginning, room.session), states=states)
     parts = [{"part": each.part, "message": each.message, "kind": each.kind} for each in found.changes[:_JUMPS]]

@@ -42,6 +42,8 @@ _ORDERS: dict[str, Callable[[SessionInfo], Any]] = {
     "cost": lambda info: info.spent or 0,
 }
 """Order of a list, the largest first; by default that of the last activity."""
+Query: TypeAlias = Mapping[str, str]
+"""The parameters of an address."""
 Answer: TypeAlias = dict[str, Any]
 
 
@@ -146,7 +148,7 @@ class Catalogue:
     """The sessions of a store; all of their heads are read at most every other second."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self.store: Store = store
         self._estimates = Estimates(store)
         self._lock = Lock()
         self._infos: list[SessionInfo] = []
@@ -158,8 +160,8 @@ class Catalogue:
     def everyone(self, fresh: float = _FRESH) -> list[SessionInfo]:
         """All sessions, in the order of their ids, as they were at most `fresh` seconds ago."""
         with self._lock:
-            if monotonic() - self._read_at > fresh and (mark := self._store.cursor()) != self._mark:
-                self._infos, self._mark = list(self._store.sessions()), mark
+            if monotonic() - self._read_at > fresh and (mark := self.store.cursor()) != self._mark:
+                self._infos, self._mark = list(self.store.sessions()), mark
                 self._read_at = monotonic()
             return self._infos
 
@@ -176,7 +178,7 @@ class Catalogue:
         chosen = self._chosen(wanted) if wanted.is_special else None
         while True:
             if chosen is None:
-                page = self._store.newest_sessions(
+                page = self.store.newest_sessions(
                     wanted.scope, archived=wanted.archived, subsessions=wanted.subsessions, cursor=cursor, limit=size
                 )
                 found, cursor = [*page.sessions], page.next
@@ -213,15 +215,15 @@ class Catalogue:
         """The sessions that used a model, as they were at most some seconds ago."""
         asked, read, users = self._used
         if asked != model or monotonic() - read > _SELDOM:
-            found = self._store.usage_by_day(model=model, wait=_WAIT)  # without the lock, as this may wait
+            found = self.store.usage_by_day(model=model, wait=_WAIT)  # without the lock, as this may wait
             users = frozenset[str]().union(*(used.sessions for used in found.days))
             self._used = model, -_SELDOM if found.behind else monotonic(), users
         return users
 
     def with_state(self, info: SessionInfo) -> SessionInfo:
         """Return the facts with whether a task runs the session, or has to go on with it."""
-        head = self._store.log.head(info.id)
-        return info if head is None else replace(info, state=state_of(self._store.registry, head, info))
+        head = self.store.log.head(info.id)
+        return info if head is None else replace(info, state=state_of(self.store.registry, head, info))
 
     def listed(self, infos: Iterable[SessionInfo], *, wait: bool = True) -> dict[str, Any]:
         """Return the facts of sessions, and whether more estimates of costs are to come."""

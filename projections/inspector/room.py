@@ -10,6 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from eventlog.session.status import state_of
+from projections.inspector.catalogue import Query, number
 from projections.inspector.history import History
 from projections.inspector.told import Told, told
 from projections.inspector.window_series import WindowSeries
@@ -20,6 +21,7 @@ from projections.view.targets import PROJECTION, TargetFollower, state_for
 
 if TYPE_CHECKING:
     from eventlog import Store
+    from eventlog.codec.decoded import Recorded
     from eventlog.session.session import Session
     from projections.conversation.state import Conversation
     from projections.reports.audit import AuditedStep
@@ -93,6 +95,15 @@ class Room:
     def redacted(self) -> set[str]:
         """The parts that must not be shown, inherited ones included."""
         return set(self.session.reader.redactions())
+
+    def asked(self, query: Query, name: str = "at", default: int | None = None) -> int:
+        """Return the version that a query names; by default the newest."""
+        newest = self.session.version
+        return number(query, name, default or newest, least=1, most=newest)
+
+    def recorded(self, version: int) -> Recorded:
+        """The event of a version."""
+        return next(iter(self.session.events(after=version - 1, upto=version)))
 
     def state(self, at: int | None = None) -> Conversation:
         """The conversation behind the model's view right after a version, by default now."""

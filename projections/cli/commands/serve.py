@@ -69,7 +69,7 @@ def serve(context: Context, *, host: str, port: int | None, token: bool, allow_a
 
     import uvicorn
 
-    from projections.inspector.app import inspector
+    from projections.inspector import inspector
     from projections.inspector.gate import is_loopback
 
     secret = token_urlsafe(32) if token or not is_loopback(host) else None

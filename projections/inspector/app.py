@@ -18,16 +18,17 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from eventlog.errors import CallError, DamagedError, EventlogError, KeyMissingError, NotFoundError, RefusedError
+from eventlog.search.usage import total
 from eventlog.validation import require, require_or_none
 from projections.exports.html_text import visible
 from projections.inspector import answers as of_session
 from projections.inspector.asked import AskedCalls
-from projections.inspector.catalogue import Catalogue, Query, Wanted, number
+from projections.inspector.catalogue import Catalogue, Query, number
 from projections.inspector.gate import Gate
 from projections.inspector.markup import found_pieces
 from projections.inspector.room import Rooms
 from projections.inspector.taken_out import message_copies, session_file, stored_file
-from projections.inspector.usage import models_used, usage_over_time
+from projections.reports.usage_days import sums_by, sums_json
 from projections.reports.wording import DAMAGE_ADVICE, KEY_ADVICE
 from projections.server import live_app
 
@@ -37,8 +38,12 @@ if TYPE_CHECKING:
     from eventlog import SearchHit, Store
 
 _PAGE = str(files("projections.inspector") / "page")
-_LISTED = 100
-"""Sessions of a page of the list, at most."""
+_HITS = 100
+"""Hits of a page of a search, at most."""
+_WAIT = 1.0
+"""Seconds for which the index of usage is brought up to date, until the page asks on."""
+_NAMED = 200
+"""Models and scopes that are listed; the others are one sum."""
 _UNCHANGED = 10
 """Seconds after which an unchanged list is answered again: a lease may be over."""
 _REFUSALS = {
@@ -66,8 +71,7 @@ def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None
     told: dict[str, Callable[[Query], Any]] = {
         "search": partial(_found, store),
         "scopes": lambda _: {"scopes": catalogue.scopes()},
-        "usage": partial(usage_over_time, store),
-        "models": lambda _: {"models": models_used(store)},
+        "usage": partial(usage, store),
         "families": lambda _: catalogue.families(),
         "asked": asked.listed,
         "export": partial(session_file, store),
@@ -157,14 +161,7 @@ def _sessions(catalogue: Catalogue, request: Request) -> Response:
     mark = f'"{catalogue.store.cursor()} {int(time()) // _UNCHANGED}"'
     if request.headers.get("if-none-match") == mark:
         return Response(status_code=304, headers={"etag": mark})
-    query = request.query_params
-    page = catalogue.page(
-        Wanted.asked(query),
-        cursor=query.get("cursor"),
-        limit=number(query, "limit", 50, least=1, most=_LISTED),
-        estimates="estimates" in query,
-    )
-    response = _json(page)
+    response = _json(catalogue.page(request.query_params))
     response.headers.update({"etag": mark, "cache-control": "no-cache"})
     return response
 
@@ -178,7 +175,7 @@ def _found(store: Store, query: Query) -> dict[str, Any]:
         kinds=[query["kind"]] if "kind" in query else None,  # type: ignore[list-item]  # checked there
         ranked=query.get("order") == "ranked",
         cursor=query.get("cursor"),
-        limit=number(query, "limit", 30, least=1, most=_LISTED),
+        limit=number(query, "limit", 30, least=1, most=_HITS),
     )
     return {"hits": [_hit(store, hit) for hit in page.hits], "next": page.next, "behind": page.behind}
 
@@ -196,6 +193,28 @@ def _hit(store: Store, hit: SearchHit) -> dict[str, Any]:
         "before": hit.before,
         "after": hit.after,
         "marks": [mark for mark, on in (("rolled back", hit.rolled_back), ("removed", hit.removed)) if on],
+    }
+
+
+def usage(store: Store, query: Query) -> dict[str, Any]:
+    """Usage over time: the sums of what is asked for, in all, by day, by model and by scope."""
+    found = store.usage_by_day(
+        since=number(query, "since", 0),
+        until=number(query, "until", 1 << 52),
+        scope=query.get("scope"),
+        model=query.get("model"),
+        wait=_WAIT,
+    )
+    models, scopes = sums_by(found.days, "model"), sums_by(found.days, "scope")
+    return {
+        "behind": found.behind,
+        "prices": store.host.models.date,
+        "total": sums_json(total(found.days)),
+        "days": sums_by(found.days, "day"),
+        "models": [{**sums, "shown": visible(sums["model"])} for sums in models[:_NAMED]],
+        "scopes": [{**sums, "shown": visible(sums["scope"])} for sums in scopes[:_NAMED]],
+        "more_models": len(models[_NAMED:]),
+        "more_scopes": len(scopes[_NAMED:]),
     }
 
 

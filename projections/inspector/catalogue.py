@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -34,6 +34,8 @@ _SELDOM = 10.0
 """Seconds for which sub-sessions are not counted again."""
 _WAIT = 1.0
 """Seconds for which the index of models is brought up to date."""
+_LISTED = 100
+"""Sessions of a page of the list, at most."""
 _ORDERS: dict[str, Callable[[SessionInfo], Any]] = {
     "": lambda info: info.updated,
     "created": lambda info: info.created,
@@ -42,68 +44,15 @@ _ORDERS: dict[str, Callable[[SessionInfo], Any]] = {
     "cost": lambda info: info.spent or 0,
 }
 """Order of a list, the largest first; by default that of the last activity."""
+_SPECIAL = frozenset(("parent", "text", "since", "until", "cost", "model", "sort"))
+"""Parameters of a list that the store does not have: all heads are read."""
+_YES = {"yes": True, "no": False}
+_FACTS = (
+    "id", "parent", "fork_of", "forked_at", "created", "updated", "version", "events", "messages", "tokens", "calls",
+    "unpriced", "archived", "locked", "state",
+)  # fmt: skip
 Query: TypeAlias = Mapping[str, str]
 """The parameters of an address."""
-Answer: TypeAlias = dict[str, Any]
-
-
-class Wanted(NamedTuple):
-    """The sessions that a list has, and their order.
-
-    Those of one `scope`, `archived` or not, sub-sessions or not, in one `state`, below one
-    `parent`, with a `text` in the title, active at `since` or later and before `until` (UTC
-    milliseconds), that cost `least` US dollars by what was recorded and used a `model`.
-    """
-
-    scope: str | None = None
-    archived: bool | None = None
-    subsessions: bool | None = None
-    state: str = ""
-    parent: str | None = None
-    text: str = ""
-    since: int = 0
-    until: int = 0
-    least: Decimal | None = None
-    model: str | None = None
-    sort: str = ""
-
-    @property
-    def is_special(self) -> bool:
-        """Whether the store has no list of these: all heads are read."""
-        return bool(
-            self.parent or self.text or self.since or self.until or self.least or self.model is not None or self.sort
-        )
-
-    @classmethod
-    def asked(cls, query: Mapping[str, str]) -> Self:
-        """Return what a query asks for; `CallError` for a word that it may not have."""
-        sort, least = query.get("sort", ""), query.get("cost")
-        if sort not in _ORDERS:
-            raise CallError(f"sort is one of {', '.join(filter(None, _ORDERS))}, not {brief(sort)}")
-        try:
-            dollars = None if least is None else Decimal(least)
-        except ArithmeticError:
-            raise CallError(f"cost is a number of US dollars, not {brief(least)}") from None
-        return cls(
-            scope=query.get("scope"),
-            archived=_YES.get(query.get("archived", "")),
-            subsessions=_YES.get(query.get("subsessions", "")),
-            state=query.get("state", ""),
-            parent=query.get("parent"),
-            text=query.get("text", ""),
-            since=number(query, "since", 0),
-            until=number(query, "until", 0),
-            least=dollars,
-            model=query.get("model"),
-            sort=sort,
-        )
-
-
-def _place(cursor: str | None) -> int:
-    return number({} if cursor is None else {"cursor": cursor}, "cursor", 0)
-
-
-_YES = {"yes": True, "no": False}
 
 
 def number(query: Mapping[str, str], name: str, default: int, *, least: int = 0, most: int = 1 << 53) -> int:
@@ -119,28 +68,10 @@ def number(query: Mapping[str, str], name: str, default: int, *, least: int = 0,
 def info_json(info: SessionInfo) -> dict[str, Any]:
     """Return a session's listed facts."""
     return {
-        "id": info.id,
-        "title": visible(info.title),
-        "scope": visible(info.scope),
-        "parent": info.parent,
-        "forkOf": info.fork_of,
-        "forkedAt": info.forked_at,
-        "created": info.created,
-        "updated": info.updated,
-        "version": info.version,
-        "events": info.events,
-        "messages": info.messages,
-        "tokens": info.tokens,
-        "calls": info.calls,
+        **{name: getattr(info, name) for name in _FACTS},
+        **{name: visible(getattr(info, name)) for name in ("title", "scope", "note")},
         "cost": None if info.spent is None else str(info.spent),
-        "unpriced": info.unpriced,
-        "archived": info.archived,
-        "locked": info.locked,
-        "agent": visible(info.agent),
-        "directory": visible(info.directory),
         "origin": "" if info.origin is None else info.origin.format,
-        "note": visible(info.note),
-        "state": info.state,
     }
 
 
@@ -165,51 +96,66 @@ class Catalogue:
                 self._read_at = monotonic()
             return self._infos
 
-    def page(self, wanted: Wanted, *, cursor: str | None = None, limit: int = 20, estimates: bool = False) -> Answer:
+    def page(self, query: Query) -> dict[str, Any]:
         """A page of the list, and the cursor of the next one.
+
+        It has the sessions of a `scope`, `archived` or not, `subsessions` or not, in a `state`,
+        below a `parent`, with a `text` in the title, active `since` then and before `until` (UTC
+        milliseconds), that cost so many US dollars by what was recorded, and used a `model`.
 
         Sessions of a state are looked for in the order of the list, for a fraction of a second: a
         page may have few of them, or none, and a cursor with which the search goes on. `estimates`
         of costs that are not known yet take another fraction.
         """
         infos: list[SessionInfo] = []
-        looked, end, state = 0, monotonic() + _SLICE, wanted.state
-        size = _LOOKED_AT if state else limit
-        chosen = self._chosen(wanted) if wanted.is_special else None
+        looked, end, state = 0, monotonic() + _SLICE, query.get("state")
+        limit = number(query, "limit", 50, least=1, most=_LISTED)
+        size, cursor = _LOOKED_AT if state else limit, query.get("cursor")
+        archived, subsessions = (_YES.get(query.get(name, "")) for name in ("archived", "subsessions"))
+        chosen = None if _SPECIAL.isdisjoint(query) else self._chosen(query, archived, subsessions)
+        start = 0 if chosen is None else number(query, "cursor", 0)
         while True:
             if chosen is None:
                 page = self.store.newest_sessions(
-                    wanted.scope, archived=wanted.archived, subsessions=wanted.subsessions, cursor=cursor, limit=size
+                    query.get("scope"), archived=archived, subsessions=subsessions, cursor=cursor, limit=size
                 )
                 found, cursor = [*page.sessions], page.next
             else:
-                start = _place(cursor)
-                found = [*map(self.with_state, chosen[start : start + size])]
-                cursor = str(start + size) if start + size < len(chosen) else None
+                found, start = [*map(self.with_state, chosen[start : start + size])], start + size
+                cursor = str(start) if start < len(chosen) else None
             infos += [info for info in found if not state or info.state == state]
             looked += len(found)
             if not state or cursor is None or len(infos) >= limit or monotonic() > end:
-                return self.listed(infos, wait=estimates) | {"next": cursor, "looked": looked}
+                return self.listed(infos, wait="estimates" in query) | {"next": cursor, "looked": looked}
             size *= 2
 
-    def _chosen(self, wanted: Wanted) -> list[SessionInfo]:
+    def _chosen(self, query: Query, archived: bool | None, subsessions: bool | None) -> list[SessionInfo]:
         """All sessions that a special list has, in its order; it reads the heads of all."""
-        known = {info.id for info in self.everyone()}
-        users = None if wanted.model is None else self._users(wanted.model)
-        title, upto = wanted.text.casefold(), wanted.until or 1 << 62
+        sort, scope, parent, model = query.get("sort", ""), *map(query.get, ("scope", "parent", "model"))
+        if sort not in _ORDERS:
+            raise CallError(f"sort is one of {', '.join(filter(None, _ORDERS))}, not {brief(sort)}")
+        try:
+            least = Decimal(query.get("cost", "0"))
+        except ArithmeticError:
+            raise CallError(f"cost is a number of US dollars, not {brief(query['cost'])}") from None
+        since, until = number(query, "since", 0), number(query, "until", 1 << 53)
+        title = query.get("text", "").casefold()
+        everyone = self.everyone()
+        known = {info.id for info in everyone}
+        users = None if model is None else self._users(model)
         found = [
             info
-            for info in self.everyone()
-            if (wanted.scope is None or info.scope == wanted.scope)
-            and (wanted.archived is None or info.archived == wanted.archived)
-            and (wanted.parent is None or info.parent == wanted.parent)
-            and (wanted.subsessions is None or (info.parent in known) == wanted.subsessions)
-            and wanted.since <= info.updated < upto
-            and (wanted.least is None or (info.spent or 0) >= wanted.least)
+            for info in everyone
+            if (scope is None or info.scope == scope)
+            and (archived is None or info.archived == archived)
+            and (parent is None or info.parent == parent)
+            and (subsessions is None or (info.parent in known) == subsessions)
+            and since <= info.updated < until
+            and (info.spent or 0) >= least
             and title in info.title.casefold()
             and (users is None or info.id in users)
         ]
-        return sorted(found, key=lambda info: (-_ORDERS[wanted.sort](info), -info.updated, info.id))
+        return sorted(found, key=lambda info: (-_ORDERS[sort](info), -info.updated, info.id))
 
     def _users(self, model: str) -> frozenset[str]:
         """The sessions that used a model, as they were at most some seconds ago."""
@@ -240,9 +186,7 @@ class Catalogue:
 
     def scopes(self) -> list[dict[str, Any]]:
         """The scopes with the number of their sessions, the largest first."""
-        counts: dict[str, int] = {}
-        for info in self.everyone():
-            counts[info.scope] = counts.get(info.scope, 0) + 1
+        counts = Counter(info.scope for info in self.everyone())
         ranked = sorted(counts.items(), key=lambda found: (-found[1], found[0]))
         return [{"scope": scope, "shown": visible(scope), "sessions": count} for scope, count in ranked[:_FOUND]]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from projections.inspector import answers
-from projections.inspector.catalogue import Catalogue, Wanted
+from projections.inspector.catalogue import Catalogue
 from projections.inspector.room import Room
 from projections.live.live_session import LiveSession
 from tests.growth.operation import Table, constant, history
@@ -59,7 +59,7 @@ ANSWERS: Table = {
     "an old version": constant(_cold(answers.view, at="500")),
     "events to play": constant(_warm(answers.events_to_play, after="500", limit="100"), _entered),
     "the window over time": history(_cold(answers.window), _EVERY),
-    "the list": constant(lambda at, _: Catalogue(at.store).page(Wanted(), limit=20)),
+    "the list": constant(lambda at, _: Catalogue(at.store).page({"limit": "20"})),
     "the scopes": history(lambda at, _: Catalogue(at.store).scopes(), _EACH),
     "the tree": history(lambda at, _: answers.tree(Room(at.store, "long"), {}, Catalogue(at.store)), _EACH),
 }

@@ -146,7 +146,7 @@ function Session({ id, path, query }) {
               ${info.tokens > 0 && html`<span>${compact(info.tokens)} tokens</span>`}
               ${(info.cost || info.estimate) && html`<span><${Cost} ...${info} /></span>`}
               <span>${ago(info.updated)}</span>
-              ${info.forkOf && html`<span>fork of <a href=${link("s", info.forkOf)}>${info.forkOf}</a> at ${info.forkedAt}</span>`}
+              ${info.fork_of && html`<span>fork of <a href=${link("s", info.fork_of)}>${info.fork_of}</a> at ${info.forked_at}</span>`}
               ${info.parent && html`<span>sub-session of <a href=${link("s", info.parent)}>${info.parent}</a></span>`}`
           : "…"}
       </p>

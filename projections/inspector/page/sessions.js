@@ -26,7 +26,7 @@ export function Sessions({ query }) {
   const { value: scopes } = useLoaded((signal) => get("scopes", {}, signal), []);
   const { value: families } = useLoaded((signal) => get("families", {}, signal), [list && list.sessions.map((info) => info.id).join()]);
   const [choosing, setChoosing] = useState(Boolean(given.model)); // models are looked for once they are needed
-  const { value: models } = useLoaded((signal) => (choosing ? get("models", {}, signal) : Promise.resolve(null)), [choosing]);
+  const { value: models } = useLoaded((signal) => (choosing ? get("usage", {}, signal) : Promise.resolve(null)), [choosing]);
   const rows = useRef(null);
   const asking = useRef(null);
   const asked = { scope, state, text, sort, archived: archived === "all" ? null : archived, subsessions: unfolded ? null : "no", since: dayOf(given.since), until: dayOf(given.until, 1), cost: given.cost, model: given.model || null };
@@ -114,7 +114,7 @@ export function Sessions({ query }) {
         <label>model <select aria-label="Model" onChange=${go("model")}>
           <option value="" selected=${!given.model}>any</option>
           ${given.model && !models?.models.some((each) => each.model === given.model) && html`<option value=${given.model} selected>${given.model}</option>`}
-          ${models?.models.map((each) => html`<option value=${each.model} selected=${given.model === each.model}>${each.shown} (${count(each.sessions)})</option>`)}
+          ${models?.models.filter((each) => each.model).map((each) => html`<option value=${each.model} selected=${given.model === each.model}>${each.shown} (${count(each.sessions)})</option>`)}
         </select></label>
         <label class="check"><input type="checkbox" checked=${archived === "all"} onChange=${(event) => (location.hash = to({ archived: event.target.checked ? "all" : "" }))} /> archived</label>
         <label class="check"><input type="checkbox" checked=${given.subsessions === "all"} onChange=${(event) => (location.hash = to({ subsessions: event.target.checked ? "all" : "" }))} /> sub-sessions beside the others</label>
@@ -143,7 +143,7 @@ function Row({ info, families, waiting }) {
     get("sessions", { parent: info.id, sort: "created", limit: 100, estimates: 1 }, control.signal).then(setBelow, (failure) => failure.name !== "AbortError" && setError(failure));
     return () => control.abort();
   }, [open, info.version]);
-  const marks = [info.forkOf && "fork", info.parent && "sub-session", info.archived && "archived", info.locked && "no key", info.origin].filter(Boolean);
+  const marks = [info.fork_of && "fork", info.parent && "sub-session", info.archived && "archived", info.locked && "no key", info.origin].filter(Boolean);
   return html`
     <li>
       <a class="row" href=${link("s", info.id)}>

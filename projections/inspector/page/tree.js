@@ -16,7 +16,7 @@ export function Tree({ id }) {
   const known = new Set(value.sessions.map((info) => info.id));
   const roots = [];
   for (const info of value.sessions) {
-    const origin = [info.forkOf, info.parent].find((name) => name && known.has(name));
+    const origin = [info.fork_of, info.parent].find((name) => name && known.has(name));
     if (origin) children.set(origin, [...(children.get(origin) || []), info]);
     else roots.push(info);
   }
@@ -25,7 +25,7 @@ export function Tree({ id }) {
   const draw = (info) => html`
     <li>
       <a class="node" href=${link("s", info.id)} aria-current=${info.id === value.of ? "true" : null}>
-        <span class="node-title"><span class=${`tag ${info.forkOf ? "fork" : info.parent ? "sub" : ""}`}>${info.forkOf ? `fork at v${info.forkedAt}` : info.parent ? "sub-session" : "session"}</span> <b><bdi>${info.title || info.id}</bdi></b> <${State} state=${info.state} /></span>
+        <span class="node-title"><span class=${`tag ${info.fork_of ? "fork" : info.parent ? "sub" : ""}`}>${info.fork_of ? `fork at v${info.forked_at}` : info.parent ? "sub-session" : "session"}</span> <b><bdi>${info.title || info.id}</bdi></b> <${State} state=${info.state} /></span>
         <span class="dim small">${counted(info.messages, "message")} · ${counted(info.events, "event")}${info.calls ? ` · ${compact(info.tokens)} tokens` : ""}${info.cost || info.estimate ? html` · <${Cost} ...${info} />` : ""} · ${moment(info.created)}${info.updated > info.created ? `, took ${duration(info.updated - info.created)}` : ""}</span>
         <span class="life" aria-hidden="true"><span style=${{ marginLeft: `${(100 * (info.created - from)) / span}%`, width: `${Math.max(1, (100 * (info.updated - info.created)) / span)}%` }}></span></span>
       </a>

@@ -42,8 +42,8 @@ export function Usage({ query }) {
   const show = given.show in MEASURES ? given.show : "";
   const choose = (name) => html`<select aria-label=${name === "model" ? "Model" : "Scope"} onChange=${(event) => (location.hash = to({ [name]: event.target.value === "*" ? null : event.target.value.slice(1) }))}>
     <option value="*" selected=${given[name] === null}>all ${name}s</option>
-    ${given[name] !== null && !found?.[`${name}s`].some((each) => each.name === given[name]) && html`<option value=${`=${given[name]}`} selected>${given[name] || `without a ${name}`}</option>`}
-    ${found?.[`${name}s`].map((each) => html`<option value=${`=${each.name}`} selected=${given[name] === each.name}>${each.shown || `without a ${name}`}</option>`)}
+    ${given[name] !== null && !found?.[`${name}s`].some((each) => each[name] === given[name]) && html`<option value=${`=${given[name]}`} selected>${given[name] || `without a ${name}`}</option>`}
+    ${found?.[`${name}s`].map((each) => html`<option value=${`=${each[name]}`} selected=${given[name] === each[name]}>${each.shown || `without a ${name}`}</option>`)}
   </select>`;
   return html`
     <main id="main" class="list usage" tabindex="-1">
@@ -64,8 +64,8 @@ export function Usage({ query }) {
         <p class="sums"><span>cost <b><${Cost} ...${found.total} none="not known" /></b></span><span><b>${compact(tokens(found.total))}</b> tokens</span><span><b>${count(found.total.replies)}</b> replies</span><span><b>${count(found.total.errors)}</b> errors</span><span><b>${count(found.total.sessions)}</b> sessions</span></p>
         <${Bars} days=${found.days} show=${show} />
         ${(found.total.estimated > 0 || found.total.unknown > 0) && html`<p class="dim small">${found.total.estimated > 0 && `${counted(found.total.estimated, "call")} without a recorded cost ${found.total.estimated === 1 ? "is" : "are"} estimated by list prices of ${found.prices}. `}${found.total.unknown > 0 && `The cost of ${counted(found.total.unknown, "call")} is not known, and in no sum.`}</p>`}
-        <${Table} title="By model" rows=${found.models} more=${found.more_models} name=${(each) => html`<a href=${to({ model: each.name })}><bdi>${each.shown || "without a model"}</bdi></a>`} />
-        <${Table} title="By scope" rows=${found.scopes} more=${found.more_scopes} name=${(each) => html`<a href=${to({ scope: each.name })}><bdi>${each.shown || "without a scope"}</bdi></a>`} />
+        <${Table} title="By model" rows=${found.models} more=${found.more_models} name=${(each) => html`<a href=${to({ model: each.model })}><bdi>${each.shown || "without a model"}</bdi></a>`} />
+        <${Table} title="By scope" rows=${found.scopes} more=${found.more_scopes} name=${(each) => html`<a href=${to({ scope: each.scope })}><bdi>${each.shown || "without a scope"}</bdi></a>`} />
         <${Table} title="By day" rows=${[...found.days].reverse()} name=${(each) => (each.day ? html`<a href=${to({ from: iso(each.day), to: iso(each.day) })}>${iso(each.day)}</a>` : "no date")} />
         <p class="dim small">Days are those of UTC. What a rollback hides was spent; what a fork inherited counts once.</p>`}
     </main>

@@ -20,13 +20,13 @@ from eventlog.store import Store
 from eventlog.values import Tokens, Usage
 from projections import ModelView, Transcript
 from projections.inspector import answers
-from projections.inspector.catalogue import Catalogue, Wanted
+from projections.inspector.app import usage
+from projections.inspector.catalogue import Catalogue
 from projections.inspector.estimates import Estimates
 from projections.inspector.history import History
 from projections.inspector.large_text import MOST
 from projections.inspector.markup import prose_html
 from projections.inspector.room import Room
-from projections.inspector.usage import models_used, usage_over_time
 from projections.inspector.window_series import POINTS, sample
 from projections.loop.context.report import window_report
 from projections.loop.context.window import ContextWindow
@@ -369,11 +369,11 @@ def test_a_cost_that_was_not_recorded_is_estimated(tmp_path: Path) -> None:
         catalogue = Catalogue(store)
 
         def costs() -> dict[str, tuple[str | None, str | None]]:
-            page = catalogue.page(Wanted(), estimates=True)
+            page = catalogue.page({"estimates": "1"})
             assert not page["estimating"]
             return {info["id"]: (info["cost"], info["estimate"]) for info in page["sessions"]}
 
-        first = catalogue.page(Wanted())
+        first = catalogue.page({})
         assert first["estimating"]
         assert not any(info["estimate"] for info in first["sessions"])
         assert costs() == {"known": (None, "0.005"), "unknown": (None, None), "mixed": ("0.005", None)}
@@ -413,19 +413,19 @@ def ids(page: dict[str, Any]) -> set[str]:
 def test_the_catalogue_lists_by_scope_state_and_title(inspected: Store) -> None:
     """Sessions are found by scope, by what is unfinished, and by a text in the title."""
     catalogue = Catalogue(inspected)
-    first = catalogue.page(Wanted(), limit=2)
+    first = catalogue.page({"limit": "2"})
     assert len(first["sessions"]) == 2
-    second = catalogue.page(Wanted(), limit=2, cursor=first["next"])
+    second = catalogue.page({"limit": "2", "cursor": first["next"]})
     assert not ids(first) & ids(second)
-    assert ids(catalogue.page(Wanted(scope="bob"))) == {"waiting"}
-    assert "waiting" in ids(catalogue.page(Wanted(state="unfinished")))
-    assert "talk" not in ids(catalogue.page(Wanted(state="unfinished")))
-    assert ids(catalogue.page(Wanted(text="IMPORT"))) >= {"talk", "helper"}
-    assert ids(catalogue.page(Wanted(text="import", scope="bob"))) == set()
-    assert ids(catalogue.page(Wanted(text="a", state="unfinished"))) == ids(
-        catalogue.page(Wanted(state="unfinished"))
-    ) - {"hostile"}
-    assert ids(catalogue.page(Wanted(state="running"))) == set()
+    assert ids(catalogue.page({"scope": "bob"})) == {"waiting"}
+    assert "waiting" in ids(catalogue.page({"state": "unfinished"}))
+    assert "talk" not in ids(catalogue.page({"state": "unfinished"}))
+    assert ids(catalogue.page({"text": "IMPORT"})) >= {"talk", "helper"}
+    assert ids(catalogue.page({"text": "import", "scope": "bob"})) == set()
+    assert ids(catalogue.page({"text": "a", "state": "unfinished"})) == ids(catalogue.page({"state": "unfinished"})) - {
+        "hostile"
+    }
+    assert ids(catalogue.page({"state": "running"})) == set()
     assert {scope["scope"]: scope["sessions"] for scope in catalogue.scopes()}["alice"] == 3
     assert [fork["id"] for fork in catalogue.forks_of("talk")] == ["talk-fork"]
 
@@ -442,9 +442,9 @@ def test_sessions_of_a_state_are_looked_for_in_pieces(store: Store, monkeypatch:
                 reply.add_text("an answer")
                 reply.finish()
     catalogue = Catalogue(store)
-    pages = [catalogue.page(Wanted(state="unfinished"), limit=50)]
+    pages = [catalogue.page({"state": "unfinished", "limit": "50"})]
     while pages[-1]["next"]:
-        pages.append(catalogue.page(Wanted(state="unfinished"), limit=50, cursor=pages[-1]["next"]))
+        pages.append(catalogue.page({"state": "unfinished", "limit": "50", "cursor": pages[-1]["next"]}))
     assert [page["looked"] for page in pages] == [50, 50, 30]
     found = [info["id"] for page in pages for info in page["sessions"]]
     assert found == [f"s{number}" for number in range(120, -1, -10)]
@@ -462,10 +462,10 @@ def test_a_list_is_filtered_and_sorted(store: Store) -> None:
     catalogue = Catalogue(store)
 
     def listed(**asked: str) -> list[str]:
-        page = catalogue.page(Wanted.asked(asked), limit=2)
+        page = catalogue.page(asked | {"limit": "2"})
         rows = page["sessions"]
         while page["next"] is not None:
-            page = catalogue.page(Wanted.asked(asked), limit=2, cursor=page["next"])
+            page = catalogue.page(asked | {"limit": "2", "cursor": page["next"]})
             rows += page["sessions"]
         return [info["id"] for info in rows]
 
@@ -480,12 +480,11 @@ def test_a_list_is_filtered_and_sorted(store: Store) -> None:
     store.session("long").record_usage(Usage(Tokens(1)), model="acme/two")
     assert listed(model="acme/one", scope="x") == []
     assert listed(model="acme/two", scope="x") == ["long"]
-    assert models_used(store) == [{"model": name, "shown": name, "sessions": 1} for name in ("acme/one", "acme/two")]
     assert listed(until=str(store.info("dear").updated), sort="created") == []
     assert set(listed(since=str(store.info("dear").updated), subsessions="no")) == {"dear", "long"}
     for wrong in ({"sort": "colour"}, {"cost": "much"}, {"since": "-1"}):
         with pytest.raises(CallError):
-            Wanted.asked(wrong)
+            catalogue.page(wrong)
 
 
 def test_a_list_is_read_while_another_waits_for_the_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -502,7 +501,7 @@ def test_a_list_is_read_while_another_waits_for_the_index(store: Store, monkeypa
         return usage_by_day(**asked)
 
     monkeypatch.setattr(store, "usage_by_day", waiting)
-    assert catalogue.page(Wanted(model="acme/one"))["sessions"] == []
+    assert catalogue.page({"model": "acme/one"})["sessions"] == []
 
 
 def test_usage_over_time_is_that_of_the_sessions(store: Store) -> None:
@@ -512,21 +511,21 @@ def test_usage_over_time_is_that_of_the_sessions(store: Store) -> None:
         session.record_usage(Usage(Tokens(3, 4, 0, 5), None if cost is None else Decimal(cost)), model=model)
         with session.assistant(model) as reply:
             reply.abort(eventlog.MessageError("api", "refused"))
-    found = usage_over_time(store, {})
+    found = usage(store, {})
     assert (found["total"]["input"], found["total"]["cache_read"], found["total"]["output"]) == (9, 15, 12)
     assert (found["total"]["replies"], found["total"]["errors"], found["total"]["sessions"]) == (3, 3, 3)
     assert (found["total"]["cost"], found["total"]["unknown"]) == ("0.5", 2)
-    assert {each["name"]: (each["cost"], each["unknown"]) for each in found["models"]} == {
+    assert {each["model"]: (each["cost"], each["unknown"]) for each in found["models"]} == {
         "acme/one": ("0.5", 1),
         "acme/two": (None, 1),
     }
-    assert [each["name"] for each in found["scopes"]] == ["a", "b"]
+    assert [each["scope"] for each in found["scopes"]] == ["a", "b"]
     assert [each["cost"] for each in found["days"]] == ["0.5"]
-    assert usage_over_time(store, {"scope": "b"})["total"]["calls"] == 2
-    assert usage_over_time(store, {"model": "acme/two", "scope": "a"})["days"] == []
+    assert usage(store, {"scope": "b"})["total"]["calls"] == 2
+    assert usage(store, {"model": "acme/two", "scope": "a"})["days"] == []
     day = found["days"][0]["day"]
-    assert usage_over_time(store, {"until": str(day)})["days"] == []
-    assert usage_over_time(store, {"since": str(day), "until": str(day + 1)})["days"] == found["days"]
+    assert usage(store, {"until": str(day)})["days"] == []
+    assert usage(store, {"since": str(day), "until": str(day + 1)})["days"] == found["days"]
 
 
 def test_a_step_has_its_tools_and_its_times(store: Store) -> None:

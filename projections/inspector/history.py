@@ -14,7 +14,8 @@ import msgspec
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
 from eventlog.values import Opaque, Reasoning, Text, Tool
-from projections.exports.html_text import visible
+from projections.inspector.comparison import shortened
+from projections.inspector.large_text import MOST
 from projections.reports.timeline import TimelineBuilder, TimelineEntry
 from projections.reports.usage import UsageTotals
 
@@ -25,30 +26,6 @@ if TYPE_CHECKING:
     from eventlog.values import Model
 
 JUMPS = frozenset(
-    (
-        "forked",
-        "pruned",
-        "restored",
-        "media-replaced",
-        "media-restored",
-        "compacted",
-        "compaction-failed",
-        "compaction-undone",
-        "provider-compaction",
-        "rolled-back",
-        "removed",
-        "redacted",
-        "forgotten",
-        "settled",
-        "interrupt",
-        "asked",
-        "answered",
-        "broke-off",
-    )
-)
-"""Kinds of timeline entries that change the view, or where the conversation goes."""
-
-_JUMPING = frozenset(
     (
         ev.SessionForked,
         ev.Pruned,
@@ -69,8 +46,7 @@ _JUMPING = frozenset(
         ev.MessageFinished,
     )
 )
-"""The events that give such entries."""
-
+"""Events that change the view, or where the conversation goes."""
 
 _ANSWERS = {"allow": "allowed", "deny": "denied", "stop": "stopped"}
 
@@ -118,12 +94,7 @@ class StepRow(msgspec.Struct):
 
     def as_json(self, *, hidden: bool) -> dict[str, Any]:
         """The row as JSON values."""
-        money = {name: None if (paid := getattr(self, name)) is None else str(paid) for name in ("cost", "estimate")}
-        tools = [
-            {**msgspec.to_builtins(run), "tool": visible(run.tool), "answer": visible(run.answer)} for run in self.tools
-        ]
-        row = {name: getattr(self, name) for name in self.__struct_fields__}
-        return {**row, **money, "tools": tools, "hidden": hidden}
+        return {**shortened(msgspec.to_builtins(self), MOST), "hidden": hidden}
 
 
 class History:
@@ -201,9 +172,8 @@ class History:
                 self.redacted.add(item.part)
             case _:
                 pass
-        if type(item) in _JUMPING or (isinstance(item, ev.PartStarted) and isinstance(item.kind, Opaque)):
-            entries = self._builder.entries(item, span.first, span.time)
-            self.jumps += [entry for entry in entries if entry.kind in JUMPS]
+        if type(item) in JUMPS or (isinstance(item, ev.PartStarted) and isinstance(item.kind, Opaque)):
+            self.jumps += self._builder.entries(item, span.first, span.time)
 
     def _answer(self, row: StepRow, event: ev.PartStarted, time: int) -> None:
         if not isinstance(event.kind, (Text, Reasoning, Tool)):

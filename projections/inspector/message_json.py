@@ -10,14 +10,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from projections.exports.html_text import visible
+from projections.inspector.comparison import shortened
 from projections.inspector.large_text import cut, full_size
 from projections.inspector.markup import prose_html
+from projections.transcript.message_json import header_json
 from projections.view.explain import SHOWING, Reason, reason_in
 from projections.view.options import DEFAULT
 
 if TYPE_CHECKING:
     from projections.conversation.state import Conversation
-    from projections.inspector.told import Told
+    from projections.inspector.room import Told
     from projections.transcript.message import TranscriptPart
     from projections.view.part_rendering import Resolver
 
@@ -63,19 +65,11 @@ def message_json(told: Told, reason: Reasons, room: list[int], *, running: bool)
     ]
     error = message.error
     return {
+        **shortened(header_json(message), _SHORT),
         "id": message.id,
-        "role": message.role,
-        "version": message.version,
         "at": told.at,
-        "created": message.created,
-        "finished": message.finished,
         "open": running and message.role == "assistant" and message.finished is None,
-        "agent": visible(message.agent),
-        "model": "" if message.model is None else visible(str(message.model)),
         "error": None if error is None else f"{visible(error.name)}: {visible(cut(error.message, _SHORT))}",
-        "synthetic": message.synthetic,
-        "summary": message.summary,
-        "covered": message.covered,
         "reason": why,
         "seen": why in SHOWING,
         "parts": parts,
@@ -89,7 +83,6 @@ def part_json(part: TranscriptPart, reason: Reason, room: list[int], *, running:
         "id": part.id,
         "kind": part.kind,
         "open": is_open,
-        "marks": [mark for mark in part.marks if mark != "open"],
         "reason": reason,
         "seen": reason in SHOWING,
     }

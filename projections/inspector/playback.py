@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from eventlog import events as ev
 from eventlog.values import File, Reasoning, Subtask, Text, Tool
 from projections.exports.html_text import visible
+from projections.inspector.history import JUMPS
 from projections.inspector.large_text import beginning, full_size
 from projections.inspector.markup import prose_html
 from projections.inspector.message_json import gist
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 4_000
 """Characters of a text that came as a whole."""
-_WHAT = frozenset(
-    ("pruned", "restored", "compacted", "compaction-failed", "rolled-back", "settled", "interrupt", "asked", "answered")
-)
 
 
 def played(session: Session, redacted: set[str], after: int, limit: int) -> tuple[list[dict[str, Any]], int]:
@@ -66,10 +64,11 @@ def _scenes(session: Session, recorded: Recorded, builder: TimelineBuilder) -> I
             yield {"op": "fail", "part": event.part, "text": visible(short(event.error))}
         case ev.MessageFinished():
             yield {"op": "finish", "message": event.message, "reason": event.reason or ""}
-        case _:
+        case _ if type(event) in JUMPS:
             for entry in builder.entries(event, recorded.version, recorded.time):
-                if entry.kind in _WHAT:
-                    yield {"op": "note", "kind": entry.kind, "what": visible(entry.what), "tokens": entry.tokens}
+                yield {"op": "note", "kind": entry.kind, "what": visible(entry.what), "tokens": entry.tokens}
+        case _:
+            pass
 
 
 def _begun(kind: Any, short: Any) -> dict[str, Any]:

@@ -1,21 +1,27 @@
-"""A session that people look at, and what is kept of it meanwhile: bounded, disposable."""
+"""A session that people look at, and what is kept of it meanwhile: bounded, disposable.
+
+A page of it has everything that was said. A transcript has the effective messages: those that a
+rollback hides are read as the transcript of the moment before it, and stand where they were said.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from threading import Lock, RLock
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.session.status import state_of
 from projections.inspector.catalogue import Query, number
 from projections.inspector.history import History
-from projections.inspector.told import Told, told
+from projections.inspector.large_text import MOST, beginnings
 from projections.inspector.window_series import WindowSeries
 from projections.replay.checkpoints import Checkpoints
 from projections.reports.audit import audit, audited_step
+from projections.transcript.message import TranscriptMessage
+from projections.transcript.transcript import Transcript
 from projections.view.options import DEFAULT
 from projections.view.targets import PROJECTION, TargetFollower, state_for
 
@@ -37,6 +43,15 @@ _NEAR = 50_000
 """Events whose replay a page waits for."""
 _READERS = 4
 """Readers of a transcript that wait for their next page."""
+
+
+class Told(NamedTuple):
+    """A message, and the version as of which it was read."""
+
+    message: TranscriptMessage
+    at: int
+    hidden: bool
+    """Whether a rollback hides it."""
 
 
 class Room:
@@ -147,13 +162,41 @@ class Room:
         """
         reader = self._readers.pop((at, before), None) if before is not None else None
         if reader is None:
-            reader = told(self.session, lambda: self.history, at, before)
+            reader = self._told((0, at), before or at + 1, hidden=False)
         found = list(islice(reader, size))
         if len(found) == size:
             self._readers[at, found[-1].message.version] = reader
             if len(self._readers) > _READERS:
                 self._readers.popitem(last=False)
         return found
+
+    def _told(self, within: tuple[int, int], before: int, *, hidden: bool) -> Iterator[Told]:
+        """Yield the messages of these versions that began before a version, newest first."""
+        low, at = within
+        gaps = _gaps(self.session.reader.effective_ranges(at), low, at)
+        gaps = [gap for gap in gaps if gap[0] < before and self.history.begins_within(*gap)]
+
+        def filled(version: int) -> Iterator[Told]:
+            while gaps and gaps[-1][0] > version:
+                first, last = gaps.pop()
+                yield from self._told((first - 1, last), min(before, last + 1), hidden=True)
+
+        for message in Transcript(self.session, at, texts=beginnings(self.session, MOST)).newest_first(before):
+            yield from filled(message.version)
+            if message.version <= low:
+                return
+            yield Told(message, at, hidden)
+        yield from filled(low)
+
+
+def _gaps(ranges: list[tuple[int, int]], low: int, at: int) -> list[tuple[int, int]]:
+    """Return the versions after `low` and up to `at` that are in no range.
+
+    A gap that is all of them was forgotten: the events before a rollback end with its own range.
+    """
+    edges = [(low, low), *((first, last) for first, last in ranges if last > low), (at + 1, at + 1)]
+    found = [(last + 1, first - 1) for (_, last), (first, _) in pairwise(edges) if last + 1 < first]
+    return [gap for gap in found if gap != (low + 1, at)]
 
 
 class Rooms:

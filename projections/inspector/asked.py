@@ -8,17 +8,21 @@ that the person saw.
 from __future__ import annotations
 
 import hmac
+import json
 from collections.abc import Mapping
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
+
 from eventlog import Allow, Deny, Edit
 from eventlog.errors import CallError, RefusedError
-from projections.exports.html_text import visible
-from projections.inspector.large_text import MOST, cut
+from projections.inspector.comparison import shortened
+from projections.inspector.large_text import MOST
 
 if TYPE_CHECKING:
     from eventlog import AskedCall, Store
+    from eventlog.session.answering import Answer
 
 
 class AskedCalls:
@@ -36,17 +40,8 @@ class AskedCalls:
         return {"calls": [self._shown(session.id, call) for call in session.asked_calls()], "answers": self._answers}
 
     def _shown(self, session: str, call: AskedCall) -> dict[str, Any]:
-        return {
-            "message": call.message,
-            "call": call.call,
-            "part": call.part,
-            "tool": visible(call.tool),
-            "arguments": visible(cut(call.arguments, MOST)),
-            "reason": visible(cut(call.reason, MOST)),
-            "time": call.time,
-            "session": call.session,
-            **({"token": self._token(session, call)} if self._answers else {}),
-        }
+        token = {"token": self._token(session, call)} if self._answers else {}
+        return {**shortened(asdict(call), MOST), "part": call.part, "session": call.session, **token}
 
     def answer(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Answer for a call as the page was asked to.
@@ -56,11 +51,9 @@ class AskedCalls:
         if not self._answers:
             raise CallError("this inspector takes no answers: it is served with --allow-answers --token")
         session = self._store.session(given.get("session", ""))
-        by, verdict = given.get("by", "").strip(), given.get("answer", "")
+        by = given.get("by", "").strip()
         if not by:
             raise CallError("an answer names the person who gives it: `by`")
-        if verdict not in {"allow", "deny", "edit"}:
-            raise CallError("an answer is allow, deny or edit")
         call = next((call for call in session.asked_calls() if call.part == given.get("part")), None)
         if call is None:
             raise RefusedError("the call does not wait", expected="a call that waits for a person", session=session.id)
@@ -68,18 +61,18 @@ class AskedCalls:
             raise RefusedError(
                 "the call is not the one that was shown", expected="the token of its ask", session=session.id
             )
-        answer = (
-            Allow()
-            if verdict == "allow"
-            else Deny(given.get("reason", ""))
-            if verdict == "deny"
-            else Edit(given.get("arguments", ""))
-        )
+        answer: Answer
+        match given.get("answer"):
+            case "allow":
+                answer = Allow()
+            case "deny":
+                answer = Deny(given.get("reason", ""))
+            case "edit":
+                answer = Edit(given.get("arguments", ""))
+            case _:
+                raise CallError("an answer is allow, deny or edit")
         return {"version": session.answer_call(call.message, call.call, answer, by=by)}
 
     def _token(self, session: str, call: AskedCall) -> str:
-        fields = (session, call.message, call.call, call.tool, call.arguments, call.reason, str(call.time))
-        said = b"".join(
-            len(field).to_bytes(8) + field for field in (each.encode("utf-8", "replace") for each in fields)
-        )
+        said = json.dumps([session, asdict(call)]).encode()
         return hmac.new(self._secret, said, "sha256").hexdigest()

@@ -13,7 +13,7 @@ from eventlog.errors import NotFoundError
 from projections.exports.html_text import visible
 from projections.inspector.catalogue import Catalogue, Query, number
 from projections.inspector.comparison import neutral_json, seen_parts, shortened
-from projections.inspector.history import is_hidden
+from projections.inspector.history import is_hidden, usage_json
 from projections.inspector.large_text import MOST, beginning, beginnings, full_size
 from projections.inspector.markup import prose_html
 from projections.inspector.message_json import PAGE_TEXT, message_json, reasons_in
@@ -26,6 +26,7 @@ from projections.reports.cache_uses import cache_uses
 from projections.reports.event_json import event_kind
 from projections.reports.session_tree import whole_tree
 from projections.reports.view_diff import diff
+from projections.transcript.message_json import part_json
 from projections.transcript.transcript import Transcript
 from projections.view.offer import offer_of
 from projections.view.options import DEFAULT
@@ -117,15 +118,11 @@ def part(room: Room, query: Query) -> dict[str, Any]:
         raise NotFoundError("part", name, session=room.session.id)
     full = full_size(found.text)
     text = found.text[start : start + MOST]
-    answer: dict[str, Any] = {"id": name, "from": start, "size": full, "end": min(start + MOST, full)}
+    answer = {"id": name, "from": start, "size": full, "end": min(start + MOST, full), "text": visible(text)}
     if found.kind in {"text", "reasoning"} and start == 0:
         answer["html"] = prose_html(text)
-    answer["text"] = visible(text)
     if found.kind == "tool" and start == 0:
-        answer |= {"input": visible(found.input[:MOST]), "error": visible(found.error[:MOST]), "status": found.status}
-        answer |= {"call": found.call, "title": visible(found.title), "pruned": found.pruned}
-        answer["arguments_pruned"] = found.arguments_pruned
-        answer["files"] = attached(room, name)
+        return {**shortened(part_json(found), MOST), **answer, "files": attached(room, name)}
     return answer
 
 
@@ -230,19 +227,13 @@ def steps(room: Room, query: Query) -> dict[str, Any]:
     """A page of the model calls, the newest first, and sums over all of them."""
     found, ranges = room.history, room.session.reader.effective_ranges()
     last = min(number(query, "before", len(found.steps) + 1) - 1, len(found.steps))
-    rows, usage = found.steps[max(0, last - _STEPS) : last], found.usage
+    rows = found.steps[max(0, last - _STEPS) : last]
     return {
         "steps": [row.as_json(hidden=is_hidden(ranges, row.version)) for row in reversed(rows)],
         "all": len(found.steps),
         "more": last > _STEPS,
-        "cost": str(usage.cost) if usage.calls > usage.unpriced else None,
-        "estimate": str(usage.estimate) if usage.estimated else None,
-        "calls": usage.calls,
-        "unknown": usage.unknown,
         "prices": room.session.store.host.models.date,
-        "input": usage.input + usage.cache_read + usage.cache_write,
-        "cached": usage.cache_read,
-        "output": usage.output,
+        **usage_json(found.usage),
     }
 
 
@@ -269,11 +260,8 @@ def verdicts(room: Room, query: Query) -> dict[str, Any]:
     first = number(query, "first", 1, least=1)
     last = number(query, "last", first, least=first, most=first + _STEPS)
     uses = {use.step: msgspec.to_builtins(use) for use in cache_uses(room.session, first, last)}
-    return {"steps": [{**_verdict(step), "cache": uses.get(step.number)} for step in audit(room.session, first, last)]}
-
-
-def _verdict(step: Any) -> dict[str, Any]:
-    return {name: getattr(step, name) for name in ("number", "verdict", "reason", "recorded", "rebuilt", "renderer")}
+    steps = (shortened(msgspec.to_builtins(step), MOST) for step in audit(room.session, first, last))
+    return {"steps": [{**step, "cache": uses.get(step["number"])} for step in steps]}
 
 
 def request(room: Room, query: Query) -> dict[str, Any]:
@@ -283,7 +271,7 @@ def request(room: Room, query: Query) -> dict[str, Any]:
     row = room.history.steps[which - 1]
     answer: dict[str, Any] = {
         **row.as_json(hidden=is_hidden(room.session.reader.effective_ranges(), row.version)),
-        **_verdict(audited),
+        **shortened(msgspec.to_builtins(audited), MOST),
         "cache": next((msgspec.to_builtins(use) for use in cache_uses(room.session, which, which)), None),
         "steps": len(room.history.steps),
         "prices": room.session.store.host.models.date,

@@ -6,14 +6,13 @@ The pass goes on where it stopped, so a session that grows costs what is new.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
-from eventlog.values import Opaque, Reasoning, Text, Tool
+from eventlog.values import Opaque, Reasoning, Text, Tokens, Tool
 from projections.inspector.comparison import shortened
 from projections.inspector.large_text import MOST
 from projections.reports.timeline import TimelineBuilder, TimelineEntry
@@ -70,31 +69,33 @@ class StepRow(msgspec.Struct):
     time: int
     message: str
     purpose: str
-    agent: str
     model: str
     counted: int | None
     view_version: int | None
-    digest: str | None
-    reason: str = ""
     ended: int | None = None
     failed: bool = False
-    input: int = 0
-    output: int = 0
-    reasoning: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    reported: int | None = None
-    """Tokens of the request, as its provider counts them, those of a cache included."""
     first: int | None = None
     """When the first part of the answer began."""
     tools: list[ToolRun] = msgspec.field(default_factory=list["ToolRun"])
-    cost: Decimal | None = None
-    estimate: Decimal | None = None
-    """The cost by the catalogue's prices of now, where none was recorded."""
+    usage: UsageTotals = msgspec.field(default_factory=UsageTotals)
+    """What was recorded of it; some programs do so in pieces."""
 
     def as_json(self, *, hidden: bool) -> dict[str, Any]:
         """The row as JSON values."""
-        return {**shortened(msgspec.to_builtins(self), MOST), "hidden": hidden}
+        return {**shortened(msgspec.to_builtins(self), MOST), **usage_json(self.usage), "hidden": hidden}
+
+
+def usage_json(usage: UsageTotals) -> dict[str, Any]:
+    """Return a sum; `reported` are the tokens of requests, cached ones included."""
+    read = usage.input + usage.cache_read + usage.cache_write or max(0, usage.total - usage.output)
+    return {
+        **{name: getattr(usage, name) for name in Tokens.__struct_fields__[:5]},
+        "calls": usage.calls,
+        "unknown": usage.unknown,
+        "cost": str(usage.cost) if usage.calls > usage.unpriced else None,
+        "estimate": str(usage.estimate) if usage.estimated else None,
+        "reported": read if usage.calls else None,
+    }
 
 
 class History:
@@ -117,7 +118,7 @@ class History:
         """By call the version of its result, if that has files."""
         self._models = models
         self._builder = TimelineBuilder()
-        self._makers: dict[str, tuple[str, Model | None]] = {}
+        self._models_of: dict[str, Model | None] = {}
         self._open: dict[str, StepRow] = {}
         """The newest step of each message."""
         self._runs: dict[str, ToolRun] = {}
@@ -145,18 +146,19 @@ class History:
         self.last_time = span.time
         match item:
             case ev.AssistantMessageStarted():
-                self._makers[item.message] = (item.agent, item.model)
+                self._models_of[item.message] = item.model
                 self.messages.append(span.first)
             case ev.UserMessageAdded():
                 self.messages.append(span.first)
             case ev.StepStarted():
                 self._begin(item, span)
             case ev.StepFinished() if item.message in self._open:
-                row = self._open[item.message]
-                row.reason, row.ended = item.reason, span.time
+                self._open[item.message].ended = span.time
             case ev.UsageRecorded():
                 self.usage.add(item, self._models)
-                self._use(item)
+                if (row := self._open.get(item.message or "")) is not None:
+                    row.usage.add(item, self._models)
+                    row.failed = item.failed
             case ev.PartStarted() if item.message in self._open:
                 self._answer(self._open[item.message], item, span.time)
             case ev.ToolRunning() if item.part in self._runs:
@@ -184,36 +186,18 @@ class History:
             row.tools.append(run)
 
     def _begin(self, event: ev.StepStarted, span: Span) -> None:
-        agent, model = self._makers.get(event.message, ("", None))
         row = StepRow(
             number=len(self.steps) + 1,
             version=span.first,
             time=span.time,
             message=event.message,
             purpose=event.purpose,
-            agent=agent,
-            model="" if model is None else str(model),
+            model=str(self._models_of.get(event.message) or ""),
             counted=event.counted,
             view_version=event.view_version,
-            digest=None if event.view_digest is None else event.view_digest.hex(),
         )
         self.steps.append(row)
         self._open[event.message] = row
-
-    def _use(self, event: ev.UsageRecorded) -> None:
-        row = self._open.get(event.message or "")
-        if row is None:
-            return
-        tokens, cost = event.usage.tokens, event.usage.cost
-        row.failed = event.failed
-        for name in ("input", "output", "reasoning", "cache_read", "cache_write"):  # some programs record it in pieces
-            setattr(row, name, getattr(row, name) + getattr(tokens, name))
-        read = tokens.input + tokens.cache_read + tokens.cache_write
-        row.reported = (row.reported or 0) + (read or max(0, (tokens.total or 0) - tokens.output))
-        if cost is not None:
-            row.cost = (row.cost or Decimal(0)) + cost
-        elif self._models is not None and (price := self._models.price(event.model, tokens)) is not None:
-            row.estimate = (row.estimate or Decimal(0)) + price.cost
 
 
 def is_hidden(ranges: list[tuple[int, int]], version: int) -> bool:

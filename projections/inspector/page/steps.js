@@ -88,7 +88,7 @@ function List({ id }) {
       <${Failed} error=${error} />
       ${!pages && !error && html`<${Loading} />`}
       ${sums && html`<${Headline} id=${id} />`}
-      ${sums && html`<p class="sums"><span><b>${count(sums.all)}</b> steps</span><span><b>${compact(sums.input)}</b> tokens in</span><span><b>${sums.input ? Math.round((100 * sums.cached) / sums.input) : 0} %</b> from a cache</span><span><b>${compact(sums.output)}</b> tokens out</span><span>cost <b><${Cost} ...${sums} /></b>${sums.unknown ? `, not known for ${counted(sums.unknown, "call")}` : ""}${sums.estimate ? `, by list prices of ${sums.prices}` : ""}</span></p>`}
+      ${sums && html`<p class="sums"><span><b>${count(sums.all)}</b> steps</span><span><b>${compact(sums.reported ?? 0)}</b> tokens in</span><span><b>${sums.reported ? Math.round((100 * sums.cache_read) / sums.reported) : 0} %</b> from a cache</span><span><b>${compact(sums.output)}</b> tokens out</span><span>cost <b><${Cost} ...${sums} /></b>${sums.unknown ? `, not known for ${counted(sums.unknown, "call")}` : ""}${sums.estimate ? `, by list prices of ${sums.prices}` : ""}</span></p>`}
       ${sums && !rows.length && html`<div class="empty"><p>No model call is recorded.</p></div>`}
       ${rows.length > 0 && html`<div class="scroll-x" tabindex="0"><table class="steps-table" role="table">
         <thead role="rowgroup"><tr role="row">${["step", "exact request", "when", "model", "tools"].map((name) => html`<th role="columnheader">${name}</th>`)}${COLUMNS.map(([name, , title]) => html`<th role="columnheader" class="n" title=${title}>${name}</th>`)}</tr></thead>

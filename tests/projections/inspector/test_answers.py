@@ -160,8 +160,8 @@ def test_steps_have_what_was_recorded_and_whether_it_matches(inspected: Store) -
     assert [step["number"] for step in earlier] == [4, 3, 2, 1]
     assert sum(step["cost"] is not None for step in listed["steps"]) == listed["calls"]
     assert (listed["cost"], listed["estimate"], listed["unknown"]) == (str(room.session.info.cost), None, 0)
-    assert listed["input"] + listed["output"] == room.session.info.tokens
-    assert sum(step["reported"] or 0 for step in listed["steps"]) == listed["input"]
+    assert listed["reported"] + listed["output"] == room.session.info.tokens
+    assert sum(step["reported"] or 0 for step in listed["steps"]) == listed["reported"]
     verdicts = answers.verdicts(room, {"first": "3", "last": "9"})["steps"]
     assert [step["number"] for step in verdicts] == list(range(3, 10))
     assert [step["recorded"] for step in verdicts] == [step.recorded for step in audited[2:9]]

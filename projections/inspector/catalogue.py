@@ -1,9 +1,13 @@
-"""The list of sessions for the page: by scope, state and title, newest activity first."""
+"""The list of sessions for the page: by scope, state and title, newest activity first.
+
+An imported session says tokens and models, and seldom a cost: list prices stand in for it. Its
+usage is read once, and read on when the session grows. A list waits a fraction of a second at most.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from threading import Lock
 from time import monotonic
@@ -11,21 +15,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
-from eventlog.errors import CallError
+from eventlog.errors import CallError, KeyMissingError, NotFoundError
 from eventlog.errors.base import brief
+from eventlog.events import UsageRecorded
 from eventlog.session.status import state_of
 from projections.exports.html_text import visible
-from projections.inspector.estimates import Estimates
+from projections.reports.usage import UsageTotals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from eventlog import SessionInfo, Store
 
 _LOOKED_AT = 100
 """Sessions that a search for a state reads first; then twice as many."""
 _SLICE = 0.15
-"""Seconds of looking for them, until the page asks for more."""
+"""Seconds of looking for them, or of estimating costs, until the page asks for more."""
+_ESTIMATED = 20_000
+"""Sessions whose estimates are remembered."""
 _FOUND = 200
 """Sessions of a search in the titles, at most."""
 _FRESH = 2.0
@@ -73,6 +78,48 @@ def info_json(info: SessionInfo) -> dict[str, Any]:
         "cost": None if info.spent is None else str(info.spent),
         "origin": "" if info.origin is None else info.origin.format,
     }
+
+
+class Estimates:
+    """The estimated costs of the sessions of a store.  Safe across threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = Lock()
+        self._known: OrderedDict[str, tuple[int, UsageTotals]] = OrderedDict()
+        """By session the version up to which it was read, and its usage up to there."""
+
+    def of(self, infos: Iterable[SessionInfo], *, wait: bool = True) -> dict[str, UsageTotals]:
+        """Return the usage of those of these sessions that have unpriced calls, as time allows.
+
+        A session that is not in the answer has to be asked for again, if it has such calls. Without
+        `wait` nothing is read.
+        """
+        found: dict[str, UsageTotals] = {}
+        end = monotonic() + _SLICE if wait else 0.0
+        with self._lock:
+            for info in infos:
+                if info.unpriced and not info.locked and self._read(info, end):
+                    found[info.id] = self._known[info.id][1]
+        return found
+
+    def _read(self, info: SessionInfo, end: float) -> bool:
+        """Read the usage of a session up to a moment; return whether that is all."""
+        version, sums = self._known.get(info.id) or (info.version - info.events, UsageTotals())
+        if version < info.version and monotonic() < end:
+            try:
+                for span in self._store.session(info.id).reader.spans(version, info.version):
+                    version = span.last
+                    if isinstance(span.item, UsageRecorded):
+                        sums.add(span.item, self._store.host.models)
+                    if monotonic() > end:
+                        break
+            except (NotFoundError, KeyMissingError):  # erased, or its key gone, meanwhile
+                return False
+            self._known[info.id] = version, sums
+            if len(self._known) > _ESTIMATED:
+                self._known.popitem(last=False)
+        return info.id in self._known and version >= info.version
 
 
 class Catalogue:

@@ -78,7 +78,7 @@ class StepRow(msgspec.Struct):
     """When the first part of the answer began."""
     tools: list[ToolRun] = msgspec.field(default_factory=list["ToolRun"])
     usage: UsageTotals = msgspec.field(default_factory=UsageTotals)
-    """What was recorded of it; some programs do so in pieces."""
+    """Recorded usage; some programs record it in pieces."""
 
     def as_json(self, *, hidden: bool) -> dict[str, Any]:
         """The row as JSON values."""

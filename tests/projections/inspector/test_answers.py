@@ -21,8 +21,7 @@ from eventlog.values import Tokens, Usage
 from projections import ModelView, Transcript
 from projections.inspector import answers
 from projections.inspector.app import usage
-from projections.inspector.catalogue import Catalogue
-from projections.inspector.estimates import Estimates
+from projections.inspector.catalogue import Catalogue, Estimates
 from projections.inspector.history import History
 from projections.inspector.large_text import MOST
 from projections.inspector.markup import prose_html
@@ -392,11 +391,11 @@ def test_a_cost_that_was_not_recorded_is_estimated(tmp_path: Path) -> None:
 
 def test_a_long_list_waits_for_no_estimate(inspected: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list without time for estimates comes at once, says so, and has them when asked again."""
-    monkeypatch.setattr("projections.inspector.estimates._SLICE", -1.0)
+    monkeypatch.setattr("projections.inspector.catalogue._SLICE", -1.0)
     session = inspected.info("talk")
     estimates = Estimates(inspected)
     assert estimates.of([replace(session, unpriced=3)]) == {}
-    monkeypatch.setattr("projections.inspector.estimates._SLICE", 0.000_001)
+    monkeypatch.setattr("projections.inspector.catalogue._SLICE", 0.000_001)
     found: dict[str, UsageTotals] = {}
     asked = 0
     while not found:

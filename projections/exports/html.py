@@ -7,22 +7,25 @@ The file has no script and loads nothing, which its policy also forbids. Stored 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from typing import TypeAlias
+from urllib.parse import quote
 
+from eventlog.history.catalog import SessionInfo
 from eventlog.session.session import Session
-from eventlog.session.status import state_of
-from projections.exports.html_text import Shown, import_html, markdown_html, plain_html, shown, visible
-from projections.exports.in_order import backwards, own_messages
-from projections.exports.markdown import SILENT
-from projections.reports.usage import cost_words, own_total
+from projections.exports.html_text import import_html, markdown_html, plain_html
+from projections.exports.readable import SILENT, backwards, description, facts, marks, own_messages, when
 from projections.reports.wording import counted, moment
 from projections.transcript.message import TranscriptMessage, TranscriptPart
 
-__all__ = ["html_pieces", "page_head"]
+__all__ = ["html_index", "html_pieces"]
 
+LONGEST = 200_000
+"""Characters of a text that are shown."""
+_Page: TypeAlias = tuple[SessionInfo, str]
 _HINT = 100
 """Characters of a call that are seen while it is folded: its title, or its arguments."""
 
@@ -30,11 +33,10 @@ _HINT = 100
 def html_pieces(session: Session) -> Iterator[str]:
     """Yield the page of a session piece by piece."""
     import_html()
-    yield page_head(session.info.title or session.id)
+    yield _page_head(session.info.title or session.id)
     yield "<dl>\n"
-    for name, value in _facts(session):
-        if value:
-            yield f"<div><dt>{name}</dt><dd dir=auto>{plain_html(' '.join(value.split()))}</dd></div>\n"
+    for name, value in facts(session).items():
+        yield f"<div><dt>{name}</dt><dd dir=auto>{plain_html(' '.join(value.split()))}</dd></div>\n"
     yield "</dl>\n</header>\n"
     empty = True
     for text in backwards(_message(message) for message in own_messages(session, 0)):
@@ -45,7 +47,7 @@ def html_pieces(session: Session) -> Iterator[str]:
     yield "</main>\n</body>\n</html>\n"
 
 
-def page_head(title: str) -> str:
+def _page_head(title: str) -> str:
     """Return a page up to its title, with style and policy; its header is left open."""
     style = files("projections.exports").joinpath("html.css").read_text(encoding="utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
@@ -60,45 +62,45 @@ def page_head(title: str) -> str:
     )
 
 
-def _facts(session: Session) -> Iterator[tuple[str, str]]:
-    info = session.info
-    yield "session", info.id
-    yield "scope", info.scope
-    yield "directory", info.directory
-    yield "agent", info.agent
-    yield "sub-session of", info.parent or ""
-    yield "fork of", f"{info.fork_of} at version {info.forked_at}" if info.fork_of else ""
-    yield "imported from", f"{info.origin.format} {info.origin.foreign_id}" if info.origin else ""
-    yield "begun", _moment(info.created)
-    yield "last activity", _moment(info.updated)
-    yield "size", f"{counted(info.messages, 'message')}, {counted(info.events, 'event')}"
-    yield "tokens", f"{info.tokens:,}" if info.tokens else ""
-    yield "cost", _cost(session)
-    head = session.store.log.head(session.id)
-    state = "" if head is None else state_of(session.store.registry, head, info)
-    yield "state", state if state in {"running", "unfinished", "asked"} else ""
+def html_index(pages: Sequence[_Page]) -> Iterator[str]:
+    """Yield the page piece by piece; `pages` are sessions, the root first, and names of files.
 
-
-def _cost(session: Session) -> str:
-    """Return what was spent; its events are read where a call has no recorded cost."""
-    info = session.info
-    if info.unpriced:
-        return cost_words(own_total(session), session.store.host.models.date)
-    return f"${info.spent}" if info.spent is not None else ""
+    Forks and sub-sessions stand below the session that they come from.
+    """
+    root = pages[0][0]
+    ids = {info.id for info, _ in pages}
+    below: dict[str, list[_Page]] = {}
+    for page in pages[1:]:
+        info = page[0]
+        origin = info.fork_of if info.fork_of in ids else info.parent
+        below.setdefault(origin or root.id, []).append(page)
+    yield _page_head(f"{counted(len(pages), 'session')}: {root.title or root.id}")
+    yield "</header>\n<ul>\n"
+    waiting: list[_Page | str] = [pages[0]]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+            continue
+        info, name = item
+        kind = "sub-session, " if info.parent in ids else f"fork at version {info.forked_at}, " if info.fork_of else ""
+        facts = f"{kind}{counted(info.messages, 'message')}, {moment(info.updated)}"
+        title = plain_html(" ".join((info.title or info.id).split()))
+        yield f'<li><a href="{quote(name)}" dir=auto>{title}</a> <small>{plain_html(facts)}</small>\n'
+        waiting.append("</li>\n")
+        if info.id in below:
+            waiting += ["</ul>\n", *reversed(below[info.id]), "<ul>\n"]
+    yield "</ul>\n</main>\n</body>\n</html>\n"
 
 
 def _message(message: TranscriptMessage) -> str:
-    marks = [name for name in ("synthetic", "removed") if getattr(message, name)]
-    marks += ["summary"] if message.summary else []
-    marks += ["covered by a compaction"] if message.covered else []
-    marks += ["unfinished"] if message.role == "assistant" and message.finished is None else []
-    facts = [message.agent, "" if message.model is None else str(message.model), _moment(message.created)]
-    said = [plain_html(" ".join(fact.split())) for fact in facts if fact]
+    told = [message.agent, "" if message.model is None else str(message.model), when(message.created)]
+    said = [plain_html(" ".join(fact.split())) for fact in told if fact]
     gone = " gone" if message.removed or message.covered else ""
     about = "".join(f"<span>{fact}</span>" for fact in [*said, f"version {message.version}"])
     label = f"{message.role}, version {message.version}"
     pieces = [f'<article class="{message.role}{gone}" aria-label="{label}">\n']
-    pieces.append(f"<h2>{message.role}<small>{about}</small>{_badges(marks)}</h2>\n")
+    pieces.append(f"<h2>{message.role}<small>{about}</small>{_badges(marks(message))}</h2>\n")
     pieces += [_part(part) for part in message.parts if part.kind not in SILENT]
     if message.error is not None:
         pieces.append(_error(f"{message.error.name}: {message.error.message}"))
@@ -123,8 +125,7 @@ def _part(part: TranscriptPart) -> str:
         )
     if part.kind == "tool":
         return _tool(part, badges)
-    description = " ".join(word for word in (part.title, part.mime, part.filename or "", part.text) if word)
-    text, note = _capped(description)
+    text, note = _capped(description(part))
     return f"<p class=note dir=auto><b>{part.kind}</b> {plain_html(text)}{badges}</p>{note}\n"
 
 
@@ -153,16 +154,11 @@ def _error(text: str) -> str:
 
 def _capped(text: str) -> tuple[str, str]:
     """Return the text that is shown, and a note if that is not all."""
-    cut: Shown = shown(text)
-    if not cut.left_out:
-        return cut.text, ""
-    note = f"{cut.left_out:,} more characters are not shown; `eventlog recall` prints a part in full."
-    return cut.text, f"<p class=cut>{escape(visible(note))}</p>"
+    if len(text) <= LONGEST:
+        return text, ""
+    left = f"{len(text) - LONGEST:,} more characters are not shown"
+    return text[:LONGEST], f"<p class=cut>{left}; `eventlog recall` prints a part in full.</p>"
 
 
-def _badges(marks: list[str]) -> str:
-    return "".join(f" <mark>{mark}</mark>" for mark in marks)
-
-
-def _moment(milliseconds: int) -> str:
-    return moment(milliseconds, zone=" UTC", unknown="")
+def _badges(names: list[str]) -> str:
+    return "".join(f" <mark>{name}</mark>" for name in names)

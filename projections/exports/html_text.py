@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from html import escape, unescape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import CallError
 from projections.requests.text import sendable
@@ -21,30 +21,12 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-LONGEST = 200_000
-"""Characters of a text that are shown."""
 _INVISIBLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\ufeff]")
 _TAGS = {
     "p", "br", "hr", "strong", "em", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a", "table", "thead", "tbody",
     "tr", "th", "td", "h1", "h2", "h3", "h4", "h5", "h6",
 }  # fmt: skip
 _HEADINGS = re.compile(r"(</?h)([1-6])(?=>)")
-
-
-class Shown(NamedTuple):
-    """A text that is shown, and how much of it is left out."""
-
-    text: str
-    left_out: int
-
-
-def shown(text: str, longest: int = LONGEST) -> Shown:
-    """Return the beginning of a text, up to a line's end if there is one near."""
-    if len(text) <= longest:
-        return Shown(text, 0)
-    end = text.rfind("\n", longest - 1_000, longest)
-    cut = text[: longest if end < 0 else end + 1]
-    return Shown(cut, len(text) - len(cut))
 
 
 def visible(text: str) -> str:

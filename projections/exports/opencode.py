@@ -32,7 +32,7 @@ from projections.exports.opencode_messages import CHANGES, SessionDefaults, chan
 from projections.reports.usage import total, usage_by_model
 from projections.view.part_rendering import Resolver
 
-__all__ = ["VERSION", "opencode_export", "opencode_json", "opencode_pieces"]
+__all__ = ["VERSION", "opencode_export", "opencode_pieces"]
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, indent=2)
 VERSION = "1.18.33"
@@ -45,11 +45,6 @@ class _PlacedEvent(NamedTuple):
     version: int
     time: int
     event: ev.Event
-
-
-def opencode_json(session: Session) -> bytes:
-    """Return the document as UTF-8 bytes, lone surrogates as escapes."""
-    return b"".join(opencode_pieces(session))
 
 
 def opencode_pieces(session: Session) -> Iterator[bytes]:

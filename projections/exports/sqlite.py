@@ -26,7 +26,7 @@ from eventlog.history.ancestry import forked_from
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import covers
 from eventlog.session.session import Session
-from projections.exports.in_order import own_messages
+from projections.exports.readable import own_messages
 from projections.reports.event_json import event_record
 from projections.reports.usage import UsageTotals, own_total
 from projections.reports.wording import DAY

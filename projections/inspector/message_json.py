@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from projections.exports.html_text import visible
+from projections.exports.readable import SILENT
 from projections.inspector.comparison import shortened
 from projections.inspector.large_text import cut, full_size
 from projections.inspector.markup import prose_html
@@ -29,8 +30,6 @@ _SHORT = 4_000
 """Characters of a part that is cut short."""
 _GIST = 160
 """Characters of a call's arguments that are shown while it is folded."""
-_QUIET = frozenset(("step-start", "step-finish", "snapshot"))
-"""Kinds of parts that a reader of a chat does not look for."""
 _TELLING = ("command", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt", "title")
 
 Reasons: TypeAlias = Callable[[str], Reason]
@@ -61,7 +60,7 @@ def message_json(told: Told, reason: Reasons, room: list[int], *, running: bool)
     parts = [
         part_json(part, reason(part.id) if why in SHOWING else why, room, running=running)
         for part in message.parts
-        if part.kind not in _QUIET
+        if part.kind not in SILENT
     ]
     error = message.error
     return {

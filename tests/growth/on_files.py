@@ -14,8 +14,8 @@ import eventlog
 from eventlog import Store
 from eventlog.importers import agent_folders, detect, follow, import_file
 from projections.exports.jsonl import jsonl_lines
-from projections.exports.markdown import markdown_blocks, markdown_of, message_markdown
-from projections.exports.opencode import opencode_export, opencode_json, opencode_pieces
+from projections.exports.markdown import markdown_blocks, message_markdown
+from projections.exports.opencode import opencode_export, opencode_pieces
 from projections.transcript.message import TranscriptMessage
 from projections.transcript.transcript import Transcript
 from tests.growth.operation import Table, constant, history
@@ -88,8 +88,6 @@ FILES: Table = {
     "import_file, a list of messages": history(_imported, _FILE, _messages),
     "jsonl_lines": history(lambda at, _: sum(map(len, jsonl_lines(at.long))), _ALL),
     "markdown_blocks": history(lambda at, _: sum(map(len, markdown_blocks(at.long))), _ALL),
-    "markdown_of": history(lambda at, _: markdown_of(at.long), _ALL),
     "opencode_export": history(lambda at, _: opencode_export(at.long), _ALL),
     "opencode_pieces": history(lambda at, _: sum(map(len, opencode_pieces(at.long))), _ALL),
-    "opencode_json": history(lambda at, _: opencode_json(at.long), _ALL),
 }

@@ -130,7 +130,7 @@ def _write_tree(session: Session, directory: Path, format: _Format) -> None:
         pages.append((info, file))
         _write_file(directory / file, _pieces(session.store.session(info.id), format, tree=False))
     if format == "html":
-        from projections.exports.html_index import html_index
+        from projections.exports.html import html_index
 
         _write_file(directory / "index.html", (text.encode() for text in html_index(pages)))
 

@@ -15,8 +15,8 @@ from eventlog.errors import NotFoundError
 from eventlog.history.cursor import cursor_at
 from eventlog.store import Store
 from eventlog.testing.file_search import files_with, holds
-from projections.exports.markdown import markdown_of
-from projections.exports.opencode import opencode_json
+from projections.exports.markdown import markdown_blocks
+from projections.exports.opencode import opencode_pieces
 from projections.reports.audit import audit
 from projections.requests.forms import RequestForm, digest
 from projections.transcript.transcript import Transcript
@@ -64,8 +64,8 @@ def shown(session: eventlog.Session) -> Iterator[str]:
     for version in range(1, session.version + 1):
         yield str(list(ModelView.of(session, version).messages))
     yield str(Transcript(session).oldest_first())
-    yield markdown_of(session)
-    yield opencode_json(session).decode()
+    yield "".join(markdown_blocks(session))
+    yield b"".join(opencode_pieces(session)).decode()
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -23,7 +23,7 @@ from eventlog.values import Attachment, File, MessageError, Model, Reasoning, Re
 from projections import ModelView
 from projections.cli.app import run
 from projections.cli.exits import Exit
-from projections.exports.opencode import opencode_json
+from projections.exports.opencode import opencode_pieces
 from projections.requests.ai_sdk import model_messages
 from projections.requests.anthropic import anthropic_request
 from projections.requests.openai import chat_messages
@@ -191,7 +191,7 @@ def test_every_renderer_takes_what_a_store_may_hold(name: str) -> None:
         messages = ModelView.of(session).messages
         for render in (chat_messages, responses_request, anthropic_request, model_messages):
             strict(msgspec.json.encode(render(messages)))
-        document = opencode_json(session)
+        document = b"".join(opencode_pieces(session))
         assert not document_faults(strict(document))
 
 

@@ -15,7 +15,7 @@ import eventlog
 from eventlog.importers import import_file
 from projections.cli.exits import Exit
 from projections.exports.jsonl import jsonl_lines
-from projections.exports.markdown import markdown_of
+from projections.exports.markdown import markdown_blocks
 from projections.exports.opencode import opencode_export
 from projections.requests.ai_sdk import model_messages
 from projections.requests.anthropic import anthropic_request
@@ -31,7 +31,11 @@ def test_export_to_standard_output(store: Path) -> None:
     """Each format goes to standard output with the library's bytes."""
     with eventlog.open(store, read_only=True) as opened:
         session = opened.session("ses_a1")
-        lines, text, document = b"".join(jsonl_lines(session)), markdown_of(session), opencode_export(session)
+        lines, text, document = (
+            b"".join(jsonl_lines(session)),
+            "".join(markdown_blocks(session)),
+            opencode_export(session),
+        )
     made = {
         form: program("export", "ses_a1", "--format", form, "--store", store)
         for form in ("jsonl", "markdown", "opencode")

@@ -31,8 +31,8 @@ from eventlog.values import (
     Tool,
     Usage,
 )
-from projections.exports.markdown import markdown_blocks, markdown_of
-from projections.exports.opencode import opencode_export, opencode_json
+from projections.exports.markdown import markdown_blocks
+from projections.exports.opencode import opencode_export, opencode_pieces
 from projections.transcript.transcript import Transcript
 from tests.support.export_sessions import jsonl, put, read, stored, talk
 from tests.support.history_strategies import histories
@@ -79,7 +79,7 @@ def test_recorded_sessions_become_documents_that_opencode_takes() -> None:
                 document = opencode_export(store.session(name))
                 assert document_faults(document) == [], name
                 count += len(document["messages"])
-                assert read(other, opencode_json(store.session(name))).skipped == []
+                assert read(other, b"".join(opencode_pieces(store.session(name)))).skipped == []
     assert count > 500
 
 
@@ -120,7 +120,7 @@ def test_a_native_session_in_opencodes_words(store: Store) -> None:
     assert first["output"] == "z" * 5000
     assert first["time"]["compacted"] >= first["time"]["end"]
     assert (second["status"], second["error"]) == ("error", "not allowed")
-    assert json.loads(opencode_json(session)) == document
+    assert json.loads(b"".join(opencode_pieces(session))) == document
 
 
 def test_the_usage_of_an_open_message_comes_back(store: Store, other: Store) -> None:
@@ -204,7 +204,7 @@ def test_rolled_back_removed_and_redacted_are_not_in_it(store: Store) -> None:
         if getattr(found.event, "message", "") == second and isinstance(found.event, ev.PartStarted)
     )
     session.append([(session.info.updated, ev.PartRedacted(part))], expected_version=session.version)
-    text = opencode_json(session).decode()
+    text = b"".join(opencode_pieces(session)).decode()
     assert "kept" in text
     assert "secret" not in text
     assert document_faults(opencode_export(session)) == []
@@ -247,7 +247,7 @@ def test_markdown_says_all_that_was_said(store: Store) -> None:
     tool = next(found.event.part for found in session.events() if isinstance(found.event, ev.ToolCompleted))
     session.context.prune([tool])
     session.remove_message(session.user("taken back"))
-    text = markdown_of(session)
+    text = "".join(markdown_blocks(session))
     places = [text.index(word) for word in ("# Fixed", "please", "> I think", "so it is", '"ls"', "z" * 5000, '"rm"')]
     assert places == sorted(places)
     assert "pruned" in text
@@ -263,7 +263,7 @@ def test_markdown_fences_hold_what_is_in_them(store: Store) -> None:
     with session.assistant() as reply:
         reply.tool("cat", call_id="c", input={}).succeed("a\n`````\nb\n")
         reply.finish("stop")
-    assert "``````\na\n`````\nb\n``````\n" in markdown_of(session)
+    assert "``````\na\n`````\nb\n``````\n" in "".join(markdown_blocks(session))
 
 
 def test_markdown_of_a_tree_tells_each_message_once(store: Store) -> None:
@@ -272,9 +272,9 @@ def test_markdown_of_a_tree_tells_each_message_once(store: Store) -> None:
     fork = session.fork(id="ses_f")
     fork.user("in the fork")
     session.subsession(id="ses_s").user("below")
-    text = markdown_of(session, tree=True)
+    text = "".join(markdown_blocks(session, tree=True))
     assert [text.count(word) for word in ("I think", "in the fork", "below", "\n---\n")] == [1, 1, 1, 2]
-    assert markdown_of(fork).count("I think") == 1
+    assert "".join(markdown_blocks(fork)).count("I think") == 1
 
 
 def test_markdown_of_recorded_sessions(store: Store) -> None:
@@ -299,6 +299,6 @@ def test_exports_read_only(store: Store) -> None:
     before = (store.log.last_positions(), session.version)
     jsonl(session, tree=True)
     opencode_export(session)
-    markdown_of(session, tree=True)
+    "".join(markdown_blocks(session, tree=True))
     assert (store.log.last_positions(), session.version) == before
-    assert msgspec.json.decode(opencode_json(store.create_session(id="ses_e")))["messages"] == []
+    assert msgspec.json.decode(b"".join(opencode_pieces(store.create_session(id="ses_e"))))["messages"] == []

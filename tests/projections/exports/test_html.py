@@ -18,8 +18,8 @@ from eventlog import MessageError
 from eventlog.errors import CallError
 from eventlog.session.session import Session
 from eventlog.store import Store
-from projections.exports.html import html_pieces
-from projections.exports.html_text import LONGEST, markdown_html, plain_html, shown, visible
+from projections.exports.html import LONGEST, html_pieces
+from projections.exports.html_text import markdown_html, plain_html, visible
 from tests.support.inspector_server import browser
 
 if TYPE_CHECKING:
@@ -181,7 +181,6 @@ def test_no_text_becomes_a_foreign_tag(text: str) -> None:
 def test_what_turns_text_around_is_seen() -> None:
     """Control characters and overrides of direction are shown by signs; letters stay."""
     assert visible("a\u202eb\x1b\x7f\x85\r\n\u05e9\u05dc\ud83d") == "a⟨U+202E⟩b␛␡⟨U+0085⟩\n\u05e9\u05dc\ufffd"
-    assert shown("x" * 10, 4) == ("xxxx", 6)
     assert markdown_html("# a") == "<h3>a</h3>\n"
     assert 'rel="noopener' in markdown_html("[a](https://example.org)")
 

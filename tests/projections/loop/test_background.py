@@ -17,8 +17,8 @@ from eventlog.values import Opaque
 from projections import ModelView
 from projections.exports.html import html_pieces
 from projections.exports.jsonl import jsonl_lines
-from projections.exports.markdown import markdown_of
-from projections.exports.opencode import opencode_json
+from projections.exports.markdown import markdown_blocks
+from projections.exports.opencode import opencode_pieces
 from projections.loop import AsyncContextWindow, CallModel, ContextWindow, Stop
 from projections.loop.decision.loop_state import COMPACTED, ROLLED_BACK, TOLD_CHANGED
 from projections.reports.audit import audit
@@ -490,5 +490,5 @@ def test_everything_can_be_verified_and_exported(store: Store, session: Session)
         assert report_of(store, one.id).sound
         assert "summary 1" in "".join(html_pieces(one))
         assert b"summary 1" in b"".join(jsonl_lines(one))
-        assert "summary 1" in markdown_of(one)
-        assert b"summary 1" in opencode_json(one)
+        assert "summary 1" in "".join(markdown_blocks(one))
+        assert b"summary 1" in b"".join(opencode_pieces(one))

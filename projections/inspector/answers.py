@@ -11,7 +11,7 @@ import msgspec
 
 from eventlog.errors import NotFoundError
 from projections.exports.html_text import visible
-from projections.inspector.catalogue import Catalogue, Query, number
+from projections.inspector.catalogue import Catalogue, Query
 from projections.inspector.comparison import neutral_json, seen_parts, shortened
 from projections.inspector.history import is_hidden, usage_json
 from projections.inspector.large_text import MOST, beginning, beginnings, full_size
@@ -26,6 +26,7 @@ from projections.reports.cache_uses import cache_uses
 from projections.reports.event_json import event_kind
 from projections.reports.session_tree import whole_tree
 from projections.reports.view_diff import diff
+from projections.server.live_pages import number
 from projections.transcript.message_json import part_json
 from projections.transcript.transcript import Transcript
 from projections.view.offer import offer_of

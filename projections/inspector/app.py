@@ -23,14 +23,14 @@ from eventlog.validation import require, require_or_none
 from projections.exports.html_text import visible
 from projections.inspector import answers as of_session
 from projections.inspector.asked import AskedCalls
-from projections.inspector.catalogue import Catalogue, Query, number
+from projections.inspector.catalogue import Catalogue, Query
 from projections.inspector.gate import Gate
 from projections.inspector.markup import found_pieces
 from projections.inspector.room import Rooms
 from projections.inspector.taken_out import message_copies, session_file, stored_file
 from projections.reports.usage_days import sums_by, sums_json
 from projections.reports.wording import DAMAGE_ADVICE, KEY_ADVICE
-from projections.server import live_app
+from projections.server.live_pages import live_app, number
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

@@ -21,6 +21,7 @@ from eventlog.events import UsageRecorded
 from eventlog.session.status import state_of
 from projections.exports.html_text import visible
 from projections.reports.usage import UsageTotals
+from projections.server.live_pages import number
 
 if TYPE_CHECKING:
     from eventlog import SessionInfo, Store
@@ -58,16 +59,6 @@ _FACTS = (
 )  # fmt: skip
 Query: TypeAlias = Mapping[str, str]
 """The parameters of an address."""
-
-
-def number(query: Mapping[str, str], name: str, default: int, *, least: int = 0, most: int = 1 << 53) -> int:
-    """Return a whole number of a query; `CallError` unless it is one in its bounds."""
-    text = query.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdecimal() and len(text) <= 20) or not least <= int(text) <= most:
-        raise CallError(f"{name} is a whole number from {least} to {most}, not {brief(text)}")
-    return int(text)
 
 
 def info_json(info: SessionInfo) -> dict[str, Any]:

@@ -14,12 +14,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.session.status import state_of
-from projections.inspector.catalogue import Query, number
+from projections.inspector.catalogue import Query
 from projections.inspector.history import History
 from projections.inspector.large_text import MOST, beginnings
 from projections.inspector.window_series import WindowSeries
 from projections.replay.checkpoints import Checkpoints
 from projections.reports.audit import audit, audited_step
+from projections.server.live_pages import number
 from projections.transcript.message import TranscriptMessage
 from projections.transcript.transcript import Transcript
 from projections.view.options import DEFAULT

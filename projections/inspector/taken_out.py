@@ -22,10 +22,11 @@ from projections.exports.html import html_pieces
 from projections.exports.html_text import visible
 from projections.exports.jsonl import jsonl_lines
 from projections.exports.markdown import markdown_blocks, message_markdown
-from projections.inspector.catalogue import Query, number
+from projections.inspector.catalogue import Query
 from projections.inspector.large_text import MOST, beginnings
 from projections.live.form import Form
 from projections.requests.files import data_of
+from projections.server.live_pages import number
 from projections.transcript.transcript import Transcript
 from projections.view import neutral
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+
+from starlette.responses import Response, StreamingResponse
 
 from eventlog.errors import CallError
 from eventlog.store import Store
 from eventlog.validation import require
 from projections.live.answer import Answer, asked_now
 from projections.live.protocols import PROTOCOLS, written
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "x-vercel-ai-ui-message-stream": "v1"}
 
@@ -25,8 +23,6 @@ async def answer_response(store: Store, session: str, question: str | None = Non
     "ag-ui". The answer is another task's, in any process; a reader that goes ends nothing.
     `NotFoundError` if there is no such session or question.
     """
-    from starlette.responses import Response, StreamingResponse
-
     require(Store, store, "an answer is one of a Store")
     if protocol not in PROTOCOLS:
         raise CallError(f"a protocol is one of {', '.join(PROTOCOLS)}, not {protocol!r}")

@@ -194,14 +194,14 @@ async def test_a_page_with_wrong_numbers_is_refused(store: Store) -> None:
 async def test_a_part_has_its_whole_text(store: Store) -> None:
     """A text that is cut on the page is whole at an address of its own."""
     session = store.create_session(id="s")
-    session.user("long " * 20)
-    app = live_app(store, authorize=allowed, longest=10)
+    session.user("long " * 50_000)
+    app = live_app(store, authorize=allowed)
     async with Call(app, "/s/messages") as call:
         (message,) = json.loads(await call.body())["messages"]
     (part,) = message["parts"]
-    assert (part["text"], part["cut"]) == ("long long ", True)
+    assert (part["text"], part["cut"]) == ("long " * 40_000, True)
     async with Call(app, f"/s/parts/{part['id']}") as call:
-        assert json.loads(await call.body())["text"] == "long " * 20
+        assert json.loads(await call.body())["text"] == "long " * 50_000
 
 
 async def test_an_erased_session_ends_the_stream(store: Store) -> None:

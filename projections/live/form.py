@@ -52,7 +52,3 @@ class Form:
     def live_header(self, message: Message) -> Json:
         """Return a message of a conversation, without its parts."""
         return header_json(transcript_header(message))
-
-    def live_message(self, message: Message, resolve: Resolver) -> Json:
-        """Return a message of a conversation, with its parts."""
-        return {**self.live_header(message), "parts": [self.live_part(part, resolve) for part in message.parts]}

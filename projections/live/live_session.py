@@ -26,7 +26,7 @@ from eventlog.validation import require, require_or_none
 from projections.live.form import Form, Json
 from projections.live.open_messages import OpenMessages
 from projections.live.page_changes import PageChanges
-from projections.live.patches import Update, encoded, joined, message_patches, new_part, part_set
+from projections.live.patches import Update, encoded, message_patches, new_part, part_set
 from projections.transcript.message import TranscriptMessage
 from projections.transcript.message_json import page_json, part_json
 from projections.transcript.transcript import Transcript
@@ -124,7 +124,6 @@ class LiveSession:
                 patches += self._open.expect(accepted)
         if not patches and not moved:
             return None
-        patches = joined(patches)
         update = Update.of(self._cursor() if moved else None, patches)
         if len(patches) > MOST_PATCHES or len(update.data) > MOST_BYTES:
             return self._reset()
@@ -200,6 +199,7 @@ class LiveSession:
         if last is None:
             return []
         self._version, self._tag = last.last, last.leaf[:4]
+        step.grow()
         patches = [*self._without_redacted(step)]
         patches += ({"message": message} for message in self._open.documents())
         if step.touched or step.parts or step.covers:

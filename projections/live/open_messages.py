@@ -28,6 +28,7 @@ from projections.conversation.state import Conversation
 from projections.live.form import Form, Json
 from projections.live.growing import GrowingText
 from projections.live.patches import end, new_part, part_patches
+from projections.transcript.message import transcript_message
 from projections.view.part_rendering import Resolver
 
 _OF_COVERAGE = (CompactionStarted, CompactionCompleted, CompactionFailed, CompactionUndone)
@@ -134,7 +135,7 @@ class OpenMessages:
     def documents(self) -> Iterator[Json]:
         """Yield the messages that began, whole."""
         for message in self.born.values():
-            yield self._form.live_message(message, self._resolve)
+            yield self._form.message(transcript_message(message, self._resolve))
 
     def part(self, part: str) -> Json | None:
         """Return a part of these messages."""
@@ -158,19 +159,14 @@ class OpenMessages:
 
     def expect(self, accepted: Iterable[Span]) -> Iterator[Json]:
         """Yield what shows the accepted text of these messages, and no other uncommitted text."""
-        texts: dict[tuple[str, str], str] = {}
+        texts: dict[tuple[str, str], list[str]] = {}
         for span in accepted:
-            if isinstance(span.item, DeltaRun):
-                for key, text in span.item.joined().items():
-                    texts[key] = texts.get(key, "") + text
-            elif isinstance(span.item, PartDelta):
-                key = span.item.part, span.item.field
-                texts[key] = texts.get(key, "") + span.item.text
-        for key, text in texts.items():
+            add_text(texts, span.item)
+        for key, pieces in texts.items():
             found = self._state.where.get(key[0])
             growing = None if found is None else self._grown(found[1], key[1])
             if growing is not None:
-                yield from growing.expect(text)
+                yield from growing.expect("".join(pieces))
         for key, growing in self._growing.items():
             if key not in texts:
                 yield from growing.retract()
@@ -198,6 +194,18 @@ class OpenMessages:
         text = "".join(map(self._resolve, pieces))
         growing = self._growing[part.id, field] = GrowingText(part.id, shown, text, self._form.longest)
         return growing
+
+
+def add_text(texts: dict[tuple[str, str], list[str]], item: Event | DeltaRun) -> bool:
+    """Add the text of deltas by part and field; False for another event."""
+    if isinstance(item, PartDelta):
+        texts.setdefault((item.part, item.field), []).append(item.text)
+    elif isinstance(item, DeltaRun):
+        for key, text in item.joined().items():
+            texts.setdefault(key, []).append(text)
+    else:
+        return False
+    return True
 
 
 def _apply(state: Conversation, span: Span) -> None:

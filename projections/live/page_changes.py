@@ -10,7 +10,7 @@ from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
 from projections.conversation.about import OF_MESSAGE, OF_PART
 from projections.live.form import Json
-from projections.live.open_messages import OpenMessages
+from projections.live.open_messages import OpenMessages, add_text
 
 
 class PageChanges:
@@ -27,27 +27,30 @@ class PageChanges:
         self.covers: bool = False
         """Whether other messages are covered than before."""
         self._open = messages
+        self._texts: dict[tuple[str, str], list[str]] = {}
+        """Text that was added to fields of parts since the last other event."""
 
     def take(self, span: Span) -> None:
-        """Apply an event, or a run of deltas."""
+        """Apply an event, or keep the text of deltas until another event comes."""
         item = span.item
-        if isinstance(item, DeltaRun):
-            for (part, field), text in item.joined().items():
-                self._grow(part, field, text)
-        elif isinstance(item, ev.PartDelta):
-            self._grow(item.part, item.field, item.text)
-        elif isinstance(item, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
+        if add_text(self._texts, item) or isinstance(item, DeltaRun):
+            return
+        self.grow()
+        if isinstance(item, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
             self._open.begin(item, span.first, span.time)
         elif (parts_of := _ABOUT.get(type(item))) is not None:
             self._change(span, parts_of(item))
             if isinstance(item, (ev.CompactionCompleted, ev.CompactionUndone)):
                 self.covers = True
 
-    def _grow(self, part: str, field: str, text: str) -> None:
-        if self._open.message_of(part) is None:
-            self.parts.setdefault(part)
-        else:
-            self.patches += self._open.grow(part, field, text)
+    def grow(self) -> None:
+        """Add the text that is kept."""
+        for (part, field), pieces in self._texts.items():
+            if self._open.message_of(part) is None:
+                self.parts.setdefault(part)
+            else:
+                self.patches += self._open.grow(part, field, "".join(pieces))
+        self._texts.clear()
 
     def _change(self, span: Span, about: _About) -> None:
         event = span.item

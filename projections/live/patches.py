@@ -94,31 +94,3 @@ def message_patches(before: Json, after: Json, forced: set[str]) -> Iterator[Jso
             yield part_set(name, part)
         else:
             yield from part_patches(known[name], part)
-
-
-def joined(patches: list[Json]) -> list[Json]:
-    """Return the patches, successive pieces of one text as one."""
-    result: list[Json] = []
-    pieces: list[str] = []
-    reached = -1
-    for patch in patches:
-        last = result[-1] if result else {}
-        if (
-            "at" in patch
-            and "at" in last
-            and (patch["part"], patch["field"], patch["at"]) == (last["part"], last["field"], reached)
-        ):
-            pieces.append(patch["text"])
-            reached += units(patch["text"])
-            continue
-        if len(pieces) > 1:
-            last["text"] = "".join(pieces)
-        if "at" in patch:
-            pieces, reached = [patch["text"]], patch["at"] + units(patch["text"])
-            patch = dict(patch)  # noqa: PLW2901  # its text may grow
-        else:
-            pieces, reached = [], -1
-        result.append(patch)
-    if len(pieces) > 1:
-        result[-1]["text"] = "".join(pieces)
-    return result

@@ -61,7 +61,7 @@ LAYERS: dict[str, str] = {
         cleared_arguments neutral options | constraints messages opening_words selection targets | part_rendering token_count | carryover_text system_prompt offer
         | message_rendering digest | assembly explain | followed_view | kept_view | model_view
     """,
-    "projections.live": "form | patches | growing | open_messages | page_changes | live_session | aio | answer | protocols",
+    "projections.live": "patches | open_messages | page_changes | live_session | aio | answer | protocols",
     "projections.loop.context": """
         model_request | summary_run continuation | window_state compaction_run summary_attempt undo
         | background_summary refused_request offered_tools open_reply | running_task retrying

@@ -24,9 +24,9 @@ from projections.exports.jsonl import jsonl_lines
 from projections.exports.markdown import markdown_blocks, message_markdown
 from projections.inspector.catalogue import Query
 from projections.inspector.large_text import MOST, beginnings
-from projections.live.form import Form
 from projections.requests.files import data_of
 from projections.server.live_pages import number
+from projections.transcript.message_json import Form
 from projections.transcript.transcript import Transcript
 from projections.view import neutral
 

@@ -17,8 +17,8 @@ from eventlog.errors import ErasedError
 from eventlog.session.outcome import WITHDRAWN, Outcome, outcome_of, pending_question
 from eventlog.store import Store
 from projections.live.aio import AsyncLive
-from projections.live.form import Json
 from projections.live.live_session import LiveSession
+from projections.transcript.message_json import Json
 
 _LIMIT = 1_000
 """Replies of an answer that a late reader is told of."""

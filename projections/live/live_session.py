@@ -23,12 +23,11 @@ from eventlog.log.commit import Commit, Head
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import require, require_or_none
-from projections.live.form import Form, Json
 from projections.live.open_messages import OpenMessages
 from projections.live.page_changes import PageChanges
 from projections.live.patches import Update, encoded, message_patches, new_part, part_set
 from projections.transcript.message import TranscriptMessage
-from projections.transcript.message_json import page_json, part_json
+from projections.transcript.message_json import Form, Json, page_json, part_json
 from projections.transcript.transcript import Transcript
 
 LIMIT = 50

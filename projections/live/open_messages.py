@@ -25,14 +25,69 @@ from eventlog.session.session import Session
 from projections.conversation import apply
 from projections.conversation.parts import Message, Part, ReasoningPart, TextPart, ToolPart
 from projections.conversation.state import Conversation
-from projections.live.form import Form, Json
-from projections.live.growing import GrowingText
-from projections.live.patches import end, new_part, part_patches
+from projections.live.patches import delta, new_part, part_patches, part_set
 from projections.transcript.message import transcript_message
+from projections.transcript.message_json import Form, Json, units
 from projections.view.part_rendering import Resolver
 
 _OF_COVERAGE = (CompactionStarted, CompactionCompleted, CompactionFailed, CompactionUndone)
 """Events that change what covers a message, which is read from the transcript."""
+
+
+_FIELDS = ("text", "input", "output")
+"""Fields that deltas add to."""
+
+
+class GrowingText:
+    """A field of an open part that deltas add to."""
+
+    def __init__(self, part: str, field: str, text: str, longest: int) -> None:
+        self._part = part
+        self._field = field
+        self._room = max(longest - len(text), 0)
+        """Characters that may be added before the text is cut."""
+        self._cut = len(text) > longest
+        self.units: int = units(text[:longest])
+        """Length of what is committed and shown."""
+        self.ahead: str = ""
+        """Text that is shown beyond it."""
+
+    def commit(self, text: str) -> Iterator[Json]:
+        """Yield what is to be sent of text that was committed; nothing of what is shown already."""
+        cut = len(text) > self._room
+        text = text[: self._room]
+        self._room -= len(text)
+        ahead = self.ahead
+        if not ahead.startswith(text):
+            if not text.startswith(ahead):
+                yield self.end()
+                ahead = ""
+            yield delta(self._part, self._field, self.units + units(ahead), text[len(ahead) :])
+            ahead = text
+        self.ahead = ahead[len(text) :]
+        self.units += units(text)
+        if cut and not self._cut:
+            self._cut = True
+            yield part_set(self._part, {"cut": True})
+
+    def expect(self, text: str) -> Iterator[Json]:
+        """Yield what shows exactly this text beyond what is committed."""
+        text = text[: self._room]
+        if not text.startswith(self.ahead):
+            yield from self.retract()
+        if len(text) > len(self.ahead):
+            yield delta(self._part, self._field, self.units + units(self.ahead), text[len(self.ahead) :])
+        self.ahead = text
+
+    def retract(self) -> Iterator[Json]:
+        """Yield what shows nothing beyond what is committed."""
+        if self.ahead:
+            self.ahead = ""
+            yield self.end()
+
+    def end(self) -> Json:
+        """Return what cuts a field that may show more."""
+        return {"part": self._part, "field": self._field, "end": self.units}
 
 
 class OpenMessages:
@@ -79,12 +134,11 @@ class OpenMessages:
     def ends(self) -> list[Json]:
         """Return where growing texts end: a page may show more, which was never committed."""
         return [
-            end(part.id, shown, growing.units)
+            growing.end()
             for message in self._state.messages.values()
             for part in message.parts
-            for field in ("text", "input", "output")
+            for field in _FIELDS
             if (growing := self._grown(part, field)) is not None
-            for shown in ("input" if field == "input" else "text",)
         ]
 
     # -- events
@@ -113,10 +167,7 @@ class OpenMessages:
         form, resolve = self._form, self._resolve
         changed = [self._state.where[part][1] for part in parts if part in self._state.where]
         for part in changed:
-            for field in ("text", "input", "output"):
-                growing = self._growing.pop((part.id, field), None)
-                if growing is not None:
-                    yield from growing.retract()
+            yield from self._retract(part)
         header, count = form.live_header(found), len(found.parts)
         before = [form.live_part(part, resolve) for part in changed]
         apply.apply(self._state, event, version, time)
@@ -150,12 +201,14 @@ class OpenMessages:
                 del self._state.messages[message.id]
                 for part in message.parts:
                     del self._state.where[part.id]
-                    for field in ("text", "input", "output"):
-                        growing = self._growing.pop((part.id, field), None)
-                        if growing is not None:
-                            yield from growing.retract()
+                    yield from self._retract(part)
 
     # -- what is not committed yet
+
+    def _retract(self, part: Part) -> Iterator[Json]:
+        for field in _FIELDS:
+            if (growing := self._growing.pop((part.id, field), None)) is not None:
+                yield from growing.retract()
 
     def expect(self, accepted: Iterable[Span]) -> Iterator[Json]:
         """Yield what shows the accepted text of these messages, and no other uncommitted text."""

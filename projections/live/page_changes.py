@@ -9,8 +9,8 @@ from eventlog import events as ev
 from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
 from projections.conversation.about import OF_MESSAGE, OF_PART
-from projections.live.form import Json
 from projections.live.open_messages import OpenMessages, add_text
+from projections.transcript.message_json import Json
 
 
 class PageChanges:

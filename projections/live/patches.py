@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from projections.live.form import Json, units
+from projections.transcript.message_json import Json, units
 
 _GROWING = ("text", "input")
 """The fields of a part that text is added to."""
@@ -53,11 +53,6 @@ def encoded(value: Any) -> bytes:
 def delta(part: str, field: str, at: int, text: str) -> Json:
     """Return the patch that adds text to a field."""
     return {"part": part, "field": field, "at": at, "text": text}
-
-
-def end(part: str, field: str, at: int) -> Json:
-    """Return the patch that cuts a field."""
-    return {"part": part, "field": field, "end": at}
 
 
 def part_set(part: str, fields: Json) -> Json:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from projections.live.answer import Answer
-from projections.live.form import Json
 from projections.live.patches import encoded
+from projections.transcript.message_json import Json
 
 
 async def written(answer: Answer, protocol: str) -> AsyncGenerator[bytes]:

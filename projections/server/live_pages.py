@@ -28,9 +28,9 @@ from eventlog.errors.base import brief
 from eventlog.store import Store
 from eventlog.validation import require, require_function
 from projections.live.aio import AsyncLive
-from projections.live.form import Form, Json
 from projections.live.live_session import LIMIT, LONGEST, page_of, part_of
 from projections.live.patches import Update, encoded
+from projections.transcript.message_json import Form, Json
 from projections.transcript.transcript import Transcript
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import eventlog
 from eventlog.errors import BusyError, CallError
 from eventlog.session.session import Session
 from eventlog.store import Store
-from projections.live.form import Form
 from projections.live.live_session import LiveSession
 from projections.live.patches import Update
 from projections.server import live_pages
 from projections.server.live_pages import live_app
+from projections.transcript.message_json import Form
 from projections.transcript.transcript import Transcript
 from tests.support.asgi import Call
 from tests.support.live_page import LivePage, as_utf16

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import eventlog
-from projections.live.form import Form
 from projections.live.live_session import LiveSession, page_of
+from projections.transcript.message_json import Form
 from projections.transcript.transcript import Transcript
 from tests.support.live_page import as_utf16
 from tests.support.pages import blocks

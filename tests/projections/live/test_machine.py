@@ -26,11 +26,10 @@ from eventlog.session.session import Session
 from eventlog.state.evolve import evolve
 from eventlog.store import Store
 from projections.live import live_session
-from projections.live.form import Form
-from projections.live.growing import GrowingText
 from projections.live.live_session import LiveSession, page_of
-from projections.live.open_messages import OpenMessages
+from projections.live.open_messages import GrowingText, OpenMessages
 from projections.live.patches import Update, message_patches
+from projections.transcript.message_json import Form
 from projections.transcript.transcript import Transcript
 from tests.faults.tally import SLOW
 from tests.support.cli_runner import SCHEMAS

@@ -18,7 +18,7 @@ import pytest
 
 import eventlog
 from eventlog.store import Store
-from projections.live.form import Form
+from projections.transcript.message_json import Form
 from projections.transcript.transcript import Transcript
 from tests.faults.tally import SLOW
 from tests.support.http_client import ask, events

@@ -13,8 +13,8 @@ from eventlog.records.read import Forgotten
 from eventlog.session.session import Session
 from eventlog.store import Store
 from projections.live import live_session
-from projections.live.form import Form
 from projections.live.live_session import LiveSession
+from projections.transcript.message_json import Form
 from projections.transcript.transcript import Transcript
 from tests.support.live_page import LivePage, as_utf16
 from tests.support.toy_records import ToyMapping

@@ -87,21 +87,10 @@ def _append(session: Session, commit: Commit, base: int, upto: int, written: set
 
 
 def _body(store: Sessions, session: str, body: Body) -> Iterator[bytes]:
-    if body.characters == BYTES:
-        yield from _data(store, session, body)
-        return
-    text = store.text(body, session)
-    for start in range(0, len(text), LINE_CHARACTERS) or (0,):
-        line: dict[str, Any] = {"body": body.digest.hex(), "text": text[start : start + LINE_CHARACTERS]}
-        if start + LINE_CHARACTERS < len(text):
-            line["more"] = True
-        yield line_of(line)
-
-
-def _data(store: Sessions, session: str, body: Body) -> Iterator[bytes]:
-    data = store.host.data(body, session)
-    for start in range(0, len(data), LINE_CHARACTERS):
-        line: dict[str, Any] = {"body": body.digest.hex(), "data": data[start : start + LINE_CHARACTERS]}
-        if start + LINE_CHARACTERS < len(data):
+    content = store.host.data(body, session) if body.characters == BYTES else store.text(body, session)
+    field = "data" if body.characters == BYTES else "text"
+    for start in range(0, len(content), LINE_CHARACTERS) or (0,):
+        line: dict[str, Any] = {"body": body.digest.hex(), field: content[start : start + LINE_CHARACTERS]}
+        if start + LINE_CHARACTERS < len(content):
             line["more"] = True
         yield line_of(line)

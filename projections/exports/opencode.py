@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from math import copysign, isfinite, isnan
 from sys import float_info
-from typing import Any, NamedTuple
+from typing import Any
 
 from eventlog import events as ev
 from eventlog.codec.decoded import Span
@@ -30,6 +30,7 @@ from eventlog.values import Origin
 from projections.exports.opencode_ids import rename, session_id
 from projections.exports.opencode_messages import CHANGES, SessionDefaults, change, record_of
 from projections.reports.usage import total, usage_by_model
+from projections.transcript.coverage import PlacedEvent
 from projections.view.part_rendering import Resolver
 
 __all__ = ["VERSION", "opencode_export", "opencode_pieces"]
@@ -37,14 +38,6 @@ __all__ = ["VERSION", "opencode_export", "opencode_pieces"]
 _ENCODER = json.JSONEncoder(ensure_ascii=False, indent=2)
 VERSION = "1.18.33"
 """The version of OpenCode that the document names."""
-
-
-class _PlacedEvent(NamedTuple):
-    """An event with its version and time; a run of deltas is one event for each field."""
-
-    version: int
-    time: int
-    event: ev.Event
 
 
 def opencode_pieces(session: Session) -> Iterator[bytes]:
@@ -82,16 +75,16 @@ def opencode_export(session: Session) -> Record:
     return document
 
 
-def _placed_events(spans: Iterable[Span]) -> Iterator[_PlacedEvent]:
+def _placed_events(spans: Iterable[Span]) -> Iterator[PlacedEvent]:
     for span in spans:
         if not isinstance(span.item, DeltaRun):
-            yield _PlacedEvent(span.first, span.time, span.item)
+            yield PlacedEvent(span.item, span.first, span.time)
             continue
         for (part, field), text in span.item.joined().items():
-            yield _PlacedEvent(span.last, span.time, ev.PartDelta(part, field, text))
+            yield PlacedEvent(ev.PartDelta(part, field, text), span.last, span.time)
 
 
-def _imported_version(events: list[_PlacedEvent]) -> int:
+def _imported_version(events: list[PlacedEvent]) -> int:
     """Return the last version that an import from OpenCode added; 0 if there is none."""
     origin: Origin | None = getattr(events[0].event, "origin", None)
     if origin is None or origin.format != "opencode":
@@ -103,16 +96,15 @@ def _imported_version(events: list[_PlacedEvent]) -> int:
 class _Messages:
     """The events of each message, in order, by its id."""
 
-    def __init__(self, events: Iterable[_PlacedEvent], text: Resolver) -> None:
-        self.text = text
-        self.of: dict[str, list[_PlacedEvent]] = {}
+    def __init__(self, events: Iterable[PlacedEvent]) -> None:
+        self.of: dict[str, list[PlacedEvent]] = {}
         self.removed: dict[str, int] = {}
         """Version at which each removed message was removed."""
         self._owner: dict[str, str] = {}
         for placed in events:
             self._add(placed)
 
-    def _add(self, placed: _PlacedEvent) -> None:
+    def _add(self, placed: PlacedEvent) -> None:
         event = placed.event
         if isinstance(event, ev.MessageRemoved):
             self.removed[event.message] = placed.version
@@ -133,11 +125,11 @@ class _Messages:
                     self._owner[name] = message
 
 
-def _document(session: Session, events: list[_PlacedEvent], bound: int, exact: Record | None) -> Record:
+def _document(session: Session, events: list[PlacedEvent], bound: int, exact: Record | None) -> Record:
     text = session.text
-    whole = _Messages((placed for placed in events if placed.version <= bound), text)
-    hidden = [_PlacedEvent(session.version, 0, ev.PartRedacted(part)) for part in session.reader.inherited_redactions()]
-    effective = _Messages([*_placed_events(session.history()), *hidden], text)
+    whole = _Messages(placed for placed in events if placed.version <= bound)
+    hidden = [PlacedEvent(ev.PartRedacted(part), session.version, 0) for part in session.reader.inherited_redactions()]
+    effective = _Messages([*_placed_events(session.history()), *hidden])
     defaults = _defaults(session, events)
     records: dict[str, Record] = {}
     if exact is not None:
@@ -162,8 +154,8 @@ def _document(session: Session, events: list[_PlacedEvent], bound: int, exact: R
 
 def _record(
     exact: Record | None,
-    events: list[_PlacedEvent],
-    late: list[_PlacedEvent],
+    events: list[PlacedEvent],
+    late: list[PlacedEvent],
     defaults: SessionDefaults,
     text: Resolver,
 ) -> Record:
@@ -194,7 +186,7 @@ def _merged(exact: Record, record: Record) -> Record:
     }
 
 
-def _defaults(session: Session, events: list[_PlacedEvent]) -> SessionDefaults:
+def _defaults(session: Session, events: list[PlacedEvent]) -> SessionDefaults:
     first = next((placed.event for placed in events if isinstance(placed.event, ev.SessionStarted)), None)
     directory, agent, model = ("", "", None) if first is None else (first.directory, first.agent, first.model)
     named = (getattr(placed.event, "model", None) for placed in events)
@@ -203,7 +195,7 @@ def _defaults(session: Session, events: list[_PlacedEvent]) -> SessionDefaults:
     )
 
 
-def _info(session: Session, events: list[_PlacedEvent], defaults: SessionDefaults, exact: Record) -> Record:
+def _info(session: Session, events: list[PlacedEvent], defaults: SessionDefaults, exact: Record) -> Record:
     """Return the record of the session: the imported one, brought up to date."""
     info, shown = deepcopy(exact), session.info
     spent = total(usage_by_model(session.reader.spans()))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any, TypeAlias
 
-Record: TypeAlias = dict[str, Any]
+from eventlog.importers.opencode.values import Record
+
 NO_PARENT = "msg_" + "0" * 26
 """Parent of an answer without a question; OpenCode requires a parent."""
 _BITS = 48

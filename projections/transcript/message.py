@@ -102,12 +102,7 @@ class LargeText(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 def transcript_message(message: Message, resolve: Resolver) -> TranscriptMessage:
     """Return a message as a frozen value, with all its texts."""
-    large: list[LargeText] = []
-    frozen = frozen_message(message, 0, large, resolve)
-    for lacking in large:
-        text = "".join(map(resolve, lacking.pieces))
-        force_setattr(frozen.parts[lacking.part], lacking.field, text)
-    return frozen
+    return transcript_header(message, tuple(transcript_part(part, resolve) for part in message.parts))
 
 
 def frozen_message(message: Message, index: int, large: list[LargeText], resolve: Resolver) -> TranscriptMessage:
@@ -123,7 +118,7 @@ def frozen_message(message: Message, index: int, large: list[LargeText], resolve
         if lacking:
             large += [LargeText(index, place, field, tuple(pieces)) for field, pieces in lacking]
             lacking.clear()
-    return _with_parts(message, tuple(parts))
+    return transcript_header(message, tuple(parts))
 
 
 def transcript_part(part: Part, resolve: Resolver) -> TranscriptPart:
@@ -135,11 +130,6 @@ def transcript_part(part: Part, resolve: Resolver) -> TranscriptPart:
     return frozen
 
 
-def transcript_header(message: Message) -> TranscriptMessage:
-    """Return a message as a frozen value, without its parts."""
-    return _with_parts(message, ())
-
-
 def _frozen_part(part: Part, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
     """Return a part as a frozen value; add the texts that it lacks to `lacking`."""
     if part.redacted:
@@ -147,7 +137,8 @@ def _frozen_part(part: Part, lacking: _Lacking, resolve: Resolver) -> Transcript
     return _CONVERTERS[type(part)](part, lacking, resolve)
 
 
-def _with_parts(message: Message, parts: tuple[TranscriptPart, ...]) -> TranscriptMessage:
+def transcript_header(message: Message, parts: tuple[TranscriptPart, ...] = ()) -> TranscriptMessage:
+    """Return a message as a frozen value, with these parts."""
     return TranscriptMessage(
         message.id,
         "user" if message.user else "assistant",

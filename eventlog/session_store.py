@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from eventlog import events as ev
 from eventlog.codec.batch import validate
-from eventlog.codec.large_texts import to_file
+from eventlog.codec.large_texts import pieces_of
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import CallError, ErasedError, NotFoundError
 from eventlog.history.ancestry import head_of
@@ -307,7 +307,7 @@ class SessionStore:
         if isinstance(content, str):
             file.write(content.encode("utf-8", "surrogatepass"))
         else:
-            to_file(content, self.host.packed(content, session), file)
+            file.writelines(pieces_of(content, self.host.packed(content, session)))
 
     def flush(self) -> None:
         """Make everything that all handles have accepted durable."""

@@ -85,14 +85,6 @@ def from_file(file: BinaryIO, bodies: dict[bytes, bytes]) -> Body:
     return Body(digest.digest(), size, characters)
 
 
-def to_file(body: Body, packed: bytes, file: BinaryIO) -> None:
-    """Write a body's bytes to a file object; `DamagedError` if they are not the ones it names.
-
-    Bytes may be written before the damage is found; the caller discards them.
-    """
-    file.writelines(_pieces(body, packed))
-
-
 def body_text(body: Body, packed: bytes) -> str:
     """Return the text of a body; `DamagedError` if the bytes are not the ones it names.
 
@@ -103,7 +95,7 @@ def body_text(body: Body, packed: bytes) -> str:
     decode = codecs.getincrementaldecoder("utf-8")("surrogatepass").decode
     text = ""
     try:
-        for piece in _pieces(body, packed):
+        for piece in pieces_of(body, packed):
             text += decode(piece)  # grows in place, for nothing else refers to it
     except UnicodeDecodeError as error:
         raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
@@ -126,7 +118,7 @@ def checked_body_text(body: Body, packed: bytes) -> str:
 
 def body_data(body: Body, packed: bytes) -> bytes:
     """Return the bytes of a body; `DamagedError` if they are not the ones it names."""
-    return b"".join(_pieces(body, packed))
+    return b"".join(pieces_of(body, packed))
 
 
 def _require_text(body: Body) -> None:
@@ -134,8 +126,11 @@ def _require_text(body: Body) -> None:
         raise CallError("a body of data is no text: read it as data")
 
 
-def _pieces(body: Body, packed: bytes) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of a body piece by piece; `DamagedError`, at their end at the latest."""
+def pieces_of(body: Body, packed: bytes) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a body in pieces; `DamagedError` if they are not those it names.
+
+    Bytes may be yielded before the damage is found; the caller discards them.
+    """
     method, data = packed[:1], memoryview(packed)[1:]
     if method not in {PLAIN_MARK, ZSTANDARD_MARK}:
         raise DamagedError(f"body {body.digest.hex()} is packed by an unknown method")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, BinaryIO, Self, cast
+from typing import TYPE_CHECKING, Self
 
-from eventlog.codec.large_texts import to_file
+from eventlog.codec.large_texts import pieces_of
 
 if TYPE_CHECKING:
     from eventlog import Session
@@ -45,10 +45,12 @@ def beginning(session: Session, content: Content, most: int = MOST) -> str:
         return cut(content, most)
     if content.characters <= most:
         return session.text(content)
-    sink = _Beginning(4 * most)
-    to_file(content, session.store.host.packed(content, session.id), cast("BinaryIO", sink))
-    text = bytes(sink.data).decode("utf-8", "ignore")[:most]
-    return CutText(text, content.characters)
+    data = bytearray()
+    for piece in pieces_of(content, session.store.host.packed(content, session.id)):
+        data += piece
+        if len(data) >= 4 * most:  # the rest is not even unpacked
+            break
+    return CutText(data[: 4 * most].decode("utf-8", "ignore")[:most], content.characters)
 
 
 def beginnings(session: Session, most: int = MOST) -> Callable[[Iterable[Body]], Iterator[str]]:
@@ -61,23 +63,3 @@ def beginnings(session: Session, most: int = MOST) -> Callable[[Iterable[Body]],
             yield next(small) if body.characters <= most else beginning(session, body, most)
 
     return read
-
-
-class _Beginning:
-    """A file object that takes the first bytes and lets the writer stop."""
-
-    def __init__(self, most: int) -> None:
-        self.data = bytearray()
-        self._most = most
-
-    def write(self, data: bytes) -> int:
-        """Take bytes as long as there is room."""
-        self.data += data[: self._most - len(self.data)]
-        return len(data)
-
-    def writelines(self, pieces: Iterable[bytes]) -> None:
-        """Take pieces until there is no room; the rest is not even unpacked."""
-        for piece in pieces:
-            self.write(piece)
-            if len(self.data) >= self._most:
-                return

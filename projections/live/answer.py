@@ -7,7 +7,7 @@ lacks nothing. Text is told once it is committed: what was sent cannot be taken 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -71,10 +71,10 @@ class Answer:
         updates = aiter(AsyncLive(self.store, self.session, limit=_LIMIT, longest=_LONGEST, provisional=False))
         async with aclosing(updates):
             async for update in updates:
-                grown = self._take(update.patches)
-                if grown is None:  # more than texts: a look costs the turn so far
+                self._take(update.patches)
+                if not all("part" in patch for patch in update.patches or [{}]):  # a look costs the turn so far
                     self.outcome = await asyncio.to_thread(self._look)
-                for happening in self._news(self.outcome.replies if grown is None else grown):
+                for happening in self._news():
                     yield happening
                 if self.outcome.state != "pending":
                     break
@@ -92,15 +92,14 @@ class Answer:
         live = LiveSession(self.store, self.session, limit=_LIMIT, longest=_LONGEST, provisional=False)
         update = live.advance()
         self._take([] if update is None else update.patches)
-        yield from self._news(self.outcome.replies)
+        yield from self._news()
         for name, told in self._told.items():
             if not told.ended:
                 message = self._message_of.get(name, name)
                 yield Happening("replied" if message == name else "end", message, self._parts[message].get(name, {}))
 
-    def _take(self, patches: list[Json]) -> set[str] | None:
-        """Change the page; return the messages whose texts alone have grown, None for more."""
-        grown: set[str] | None = set() if patches else None
+    def _take(self, patches: list[Json]) -> None:
+        """Change the page."""
         for patch in patches:
             for message in patch["reset"]["messages"] if "reset" in patch else [patch.get("message")]:
                 if message is not None:
@@ -113,20 +112,14 @@ class Answer:
                 message = self._message_of[patch["part"]]
                 part = self._parts[message][patch["part"]]
                 self._keep(message, part | (patch.get("set") or {patch["field"]: part[patch["field"]] + patch["text"]}))
-                grown = None if grown is None else {*grown, message}
-            if "part" not in patch:
-                grown = None
-        return grown
 
     def _keep(self, message: str, part: Json) -> None:
         self._message_of[part["id"]] = message
         self._parts.setdefault(message, {})[part["id"]] = part
 
-    def _news(self, messages: Iterable[str]) -> Iterator[Happening]:
-        """Yield what was not told yet of some messages of the page that are replies."""
-        for name in messages:
-            if name not in self._messages or name not in self.outcome.replies:
-                continue
+    def _news(self) -> Iterator[Happening]:
+        """Yield what was not told yet of the replies that the page has."""
+        for name in filter(self._messages.__contains__, self.outcome.replies):
             if name not in self._told:
                 yield Happening("reply", name, {})
             told = self._told.setdefault(name, _Told())

@@ -16,7 +16,7 @@ import msgspec
 import eventlog
 from eventlog.codec.batch import decode, decode_value
 from eventlog.codec.decoded import events_of
-from eventlog.codec.large_texts import body_text, to_file
+from eventlog.codec.large_texts import body_text, pieces_of
 from eventlog.codec.payload import LEDGER, REMAINS
 from eventlog.compression import pack
 from eventlog.errors import CallError, DamagedError, DataError, ImportFormatError
@@ -55,7 +55,7 @@ def stored(data: bytes) -> None:
     with suppress(DamagedError):
         body_text(Body(bytes(32), 100, 100), data)
     with suppress(DamagedError):
-        to_file(Body(bytes(32), 100, 100), data, io.BytesIO())
+        list(pieces_of(Body(bytes(32), 100, 100), data))
     with suppress(msgspec.MsgspecError, ValueError):
         decode_state(data, DictRows(), "s")
     with suppress(msgspec.MsgspecError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -33,11 +33,6 @@ from projections.view.offer import offer_of
 from projections.view.options import DEFAULT
 from projections.view.selection import visible_messages
 from projections.view.system_prompt import system_segments
-from projections.window.policy.limits import usable
-from projections.window.policy.policy import decode_policy
-
-if TYPE_CHECKING:
-    from projections.reports.timeline import TimelineEntry
 
 _PAGE = 30
 """Messages of a page."""
@@ -70,7 +65,6 @@ def session(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
     return shown | {
         "version": room.session.version,
         "model": "" if model is None else visible(str(model)),
-        "forks": catalogue.forks_of(info.id),
         "partial": is_far or listed["estimating"],
     }
 
@@ -128,39 +122,16 @@ def part(room: Room, query: Query) -> dict[str, Any]:
 
 
 def history(room: Room, _query: Query, catalogue: Catalogue) -> dict[str, Any]:
-    """The jumps, and where messages and steps are."""
-    found, ranges = room.history, room.session.reader.effective_ranges()
-    jumps = [_jump_json(entry, hidden=is_hidden(ranges, entry.version)) for entry in found.jumps[-_JUMPS:]]
+    """The newest jumps."""
+    found, ranges = room.history.jumps[-_JUMPS:], room.session.reader.effective_ranges()
+    jumps = [
+        {**shortened(msgspec.to_builtins(entry), MOST), "hidden": is_hidden(ranges, entry.version)} for entry in found
+    ]
     forks = [
         {"version": fork["at"], "kind": "fork", "what": fork["title"] or fork["id"], "session": fork["id"]}
         for fork in catalogue.forks_of(room.session.id)
     ]
-    return {
-        "version": found.version,
-        "jumps": sorted([*jumps, *forks], key=lambda jump: jump["version"]),
-        "earlier": max(0, len(found.jumps) - _JUMPS),
-        "messages": len(found.messages),
-        "begins": _spread(found.messages),
-        "steps": len(found.steps),
-        "first": found.first_time,
-        "last": found.last_time,
-    }
-
-
-def _spread(versions: list[int], most: int = 500) -> list[int]:
-    """Return at most so many of the versions, evenly chosen."""
-    return versions[:: max(1, len(versions) // most)]
-
-
-def _jump_json(entry: TimelineEntry, *, hidden: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "version": entry.version,
-        "time": entry.time,
-        "kind": entry.kind,
-        "what": visible(entry.what),
-        "hidden": hidden,
-    }
-    return found | ({"freed": entry.tokens} if entry.kind == "pruned" else {})
+    return {"jumps": sorted([*jumps, *forks], key=lambda jump: jump["version"])}
 
 
 def view(room: Room, query: Query) -> dict[str, Any]:
@@ -178,7 +149,6 @@ def view(room: Room, query: Query) -> dict[str, Any]:
         "system": [visible(segment) for segment in system_segments(state, resolve)],
         "tools": visible(offer_of(state, resolve).tools or ""),
         "model": "" if state.model is None else visible(str(state.model)),
-        "usable": usable(state.limits, decode_policy(state.policy).overflow),
     }
 
 
@@ -280,11 +250,7 @@ def request(room: Room, query: Query) -> dict[str, Any]:
     }
     if sent is not None:
         pieces = [
-            {
-                "role": each.role,
-                "source": each.source,
-                "parts": [neutral_json(piece, _REQUEST_TEXT) for piece in each.parts],
-            }
+            {"role": each.role, "parts": [neutral_json(piece, _REQUEST_TEXT) for piece in each.parts]}
             for each in islice(sent.messages, start, start + _REQUEST)
         ]
         answer["request"] = {
@@ -294,7 +260,6 @@ def request(room: Room, query: Query) -> dict[str, Any]:
             "system": [visible(segment[:MOST]) for segment in sent.system],
             "tools": None if sent.tools is None else visible(sent.tools[:MOST]),
             "format": None if sent.format is None else visible(sent.format[:MOST]),
-            "options": msgspec.to_builtins(sent.options),
         }
     return answer
 

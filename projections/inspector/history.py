@@ -110,10 +110,6 @@ class History:
         """Versions at which messages begin, ascending."""
         self.usage: UsageTotals = UsageTotals()
         """All usage, also of calls that no step shows."""
-        self.first_time: int = 0
-        self.last_time: int = 0
-        self.redacted: set[str] = set()
-        """Parts that were redacted in this session."""
         self.attached: dict[str, int] = {}
         """By call the version of its result, if that has files."""
         self._models = models
@@ -140,10 +136,8 @@ class History:
 
     def _add(self, span: Span) -> None:
         item = span.item
-        self.first_time = self.first_time or span.time
         if isinstance(item, DeltaRun):
             return
-        self.last_time = span.time
         match item:
             case ev.AssistantMessageStarted():
                 self._models_of[item.message] = item.model
@@ -170,8 +164,6 @@ class History:
                     self.attached[item.part] = span.first
                 if (run := self._runs.pop(item.part, None)) is not None:
                     run.ended, run.failed = span.time, isinstance(item, ev.ToolFailed)
-            case ev.PartRedacted():
-                self.redacted.add(item.part)
             case _:
                 pass
         if type(item) in JUMPS or (isinstance(item, ev.PartStarted) and isinstance(item.kind, Opaque)):

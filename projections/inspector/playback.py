@@ -66,7 +66,7 @@ def _scenes(session: Session, recorded: Recorded, builder: TimelineBuilder) -> I
             yield {"op": "finish", "message": event.message, "reason": event.reason or ""}
         case _ if type(event) in JUMPS:
             for entry in builder.entries(event, recorded.version, recorded.time):
-                yield {"op": "note", "kind": entry.kind, "what": visible(entry.what), "tokens": entry.tokens}
+                yield {"op": "note", "kind": entry.kind, "what": visible(entry.what)}
         case _:
             pass
 

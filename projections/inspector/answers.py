@@ -172,13 +172,12 @@ def window(room: Room, query: Query) -> dict[str, Any]:
     """The window over time, as far as it is counted; each call counts some more."""
     have = number(query, "have", 0)
     found = room.history
-    if room.series is None or (room.series.done and room.series.version != found.version):
+    if room.series is None or (not room.series.left and room.series.version != found.version):
         room.series = WindowSeries(room.session, found)
         have = 0
     series = room.series
     series.go_on()
-    return {"points": series.points[have:], "from": have, "done": series.done, "left": series.left,
-            "version": series.version}  # fmt: skip
+    return {"points": series.points[have:], "from": have, "left": series.left}
 
 
 def window_now(room: Room, _query: Query) -> dict[str, Any]:

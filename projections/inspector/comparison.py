@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from projections.exports.html_text import visible
-from projections.inspector.large_text import cut, full_size
+from projections.inspector.large_text import full_size
 from projections.view.carryover_text import carried_text
 from projections.view.explain import SHOWING, reason_in
 from projections.view.message_rendering import MessageRenderer
@@ -49,7 +49,7 @@ def seen_parts(state: Conversation, told: TranscriptMessage, resolve: Resolver) 
             found[part.id] = {"state": _state(part, reason), "reason": reason, "text": _said(rendered)}
     carried = None if gone else carryover_of(state, message)
     if carried is not None:
-        found["+"] = {"state": "added", "reason": "carried", "text": _text(carried_text(carried, resolve))}
+        found["+"] = {"state": "added", "reason": "carried", "text": shortened(carried_text(carried, resolve), _SEEN)}
     return found
 
 
@@ -66,7 +66,7 @@ def _said(rendered: PartRendering) -> str:
     """Return the beginning of what a rendered part says; of a call the result."""
     said: tuple[NeutralPart, ...] = rendered.results
     said = said or tuple(part for part in rendered.said if not isinstance(part, Call)) or rendered.said
-    return "\n".join(_text(_words(piece)) for piece in (*said, *rendered.media))
+    return "\n".join(shortened(_words(piece), _SEEN) for piece in (*said, *rendered.media))
 
 
 def _words(piece: NeutralPart) -> str:
@@ -81,11 +81,6 @@ def _words(piece: NeutralPart) -> str:
             return piece.text
 
 
-def _text(text: str) -> str:
-    short = visible(cut(text, _SEEN))
-    return short if full_size(text) <= _SEEN else f"{short}… ({full_size(text):,} characters)"
-
-
 def neutral_json(part: NeutralPart, most: int) -> dict[str, Any]:
     """Return a part of a request as it was sent, each text at most so long."""
     found: dict[str, Any] = shortened(msgspec.to_builtins(part), most)
@@ -96,7 +91,8 @@ def shortened(value: Any, most: int) -> Any:
     """Return JSON values with their texts visible, each at most so long."""
     match value:
         case str():
-            return visible(value[:most]) + (f"… ({len(value):,} characters)" if len(value) > most else "")
+            full = full_size(value)
+            return visible(value[:most]) + (f"… ({full:,} characters)" if full > most else "")
         case dict():
             named = cast("dict[str, Any]", value)
             return {name: shortened(each, most) for name, each in named.items()}

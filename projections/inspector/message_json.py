@@ -5,9 +5,8 @@ A call is sent folded: what it was given and what came of it is read when it is 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from projections.exports.html_text import visible
 from projections.exports.readable import SILENT
@@ -16,6 +15,7 @@ from projections.inspector.large_text import cut, full_size
 from projections.inspector.markup import prose_html
 from projections.transcript.message_json import header_json
 from projections.view.explain import SHOWING, Reason, reason_in
+from projections.view.opening_words import arguments, opening
 from projections.view.options import DEFAULT
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ _SHORT = 4_000
 """Characters of a part that is cut short."""
 _GIST = 160
 """Characters of a call's arguments that are shown while it is folded."""
-_TELLING = ("command", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt", "title")
 
 Reasons: TypeAlias = Callable[[str], Reason]
 """Says of the id of a message or part why it is in the view, or is not."""
@@ -105,16 +104,6 @@ def part_json(part: TranscriptPart, reason: Reason, room: list[int], *, running:
     return found | {"text": visible(text)} | {name: visible(value) for name, value in named.items() if value}
 
 
-def gist(arguments: str) -> str:
+def gist(given: str) -> str:
     """Return a line that says what a call was given."""
-    try:
-        given: object = json.loads(arguments) if len(arguments) < _SHORT * 4 else arguments
-    except (ValueError, RecursionError):
-        given = arguments
-    if isinstance(given, dict):
-        named = cast("dict[str, object]", given)
-        telling = [named[name] for name in _TELLING if isinstance(named.get(name), str)]
-        others = [value for value in named.values() if isinstance(value, (str, int, float))]
-        given = (telling or others or [""])[0] if named else ""
-    line = " ".join(str(given)[: _GIST * 4].split())
-    return visible(line[:_GIST]) + ("…" if len(line) > _GIST else "")
+    return visible(opening(arguments(given), _GIST))

@@ -92,11 +92,6 @@ class WindowSeries:
         self._kinds = RunningKinds()
 
     @property
-    def done(self) -> bool:
-        """Whether every point is known."""
-        return not self._waiting
-
-    @property
     def left(self) -> int:
         """Points that are not known yet."""
         return len(self._waiting)

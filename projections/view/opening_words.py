@@ -27,7 +27,7 @@ def arguments(input: str) -> str:
         return input
     try:
         found = msgspec.json.decode(input)
-    except (msgspec.DecodeError, ValueError):  # what a model began to write
+    except (msgspec.DecodeError, ValueError, RecursionError):  # what a model began to write, or "["s
         return input
     if not isinstance(found, dict):
         return input

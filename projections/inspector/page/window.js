@@ -49,7 +49,7 @@ export function WindowView({ id }) {
         const { signal } = control;
         setJumps((await get("history", { session: id }, signal)).jumps);
         let found = [];
-        for (let answer = { done: false }; !answer.done; ) {
+        for (let answer = { left: 1 }; answer.left; ) {
           answer = await get("window", { session: id, have: found.length }, signal);
           found = [...found.slice(0, answer.from), ...answer.points];
           setPoints(found);

@@ -55,7 +55,7 @@ def points_of(room: Room) -> list[dict[str, Any]]:
     while not done:
         answer = answers.window(room, {"have": str(len(points))})
         points += answer["points"]
-        done = answer["done"]
+        done = not answer["left"]
     return points
 
 

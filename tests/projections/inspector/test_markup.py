@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from projections.exports.html_text import visible
 from projections.inspector.markup import RENDERED, code_html, found_pieces, prose_html
+from projections.inspector.message_json import gist
 from tests.support.inspected_store import HOSTILE
 
 ALLOWED = re.compile(
@@ -67,6 +68,14 @@ def test_a_long_text_is_shown_plain() -> None:
 def test_control_characters_are_visible() -> None:
     """Control characters, lone surrogates and overrides are shown as signs; lines stay."""
     assert visible("a\x00\x1b\x7f\r\nb\tc\ud800\u202e") == "a\u2400\u241b\u2421\nb\tc\ufffd⟨U+202E⟩"
+
+
+@pytest.mark.parametrize("given", ["[" * 9_000, '{"a": "\ud800', '{"command": "[' + "x" * 20_000])
+def test_what_a_call_was_given_is_a_line(given: str) -> None:
+    """Arguments that are nested too deep, cut, or long are shown as one short line."""
+    line = gist(given)
+    assert 0 < len(line) <= 160
+    assert "\n" not in line
 
 
 def found_in(text: str, *words: str, prose: bool = True) -> list[tuple[str, bool]]:

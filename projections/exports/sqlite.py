@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
@@ -75,10 +76,7 @@ CREATE INDEX calls_by_tool ON calls (tool);
 CREATE INDEX events_by_kind ON events (kind);
 """
 _RAN = """UPDATE calls SET started = coalesce(started, ?), ended = coalesce(?, ended),
-    answered_by = coalesce(?, answered_by) WHERE session = ? AND part = ?"""
-T = TypeVar("T")
-_TOGETHER = 256
-"""Rows written at a time."""
+    answered_by = coalesce(?, answered_by) WHERE part = ? AND session = ?"""
 
 
 def write_sqlite(sessions: Iterable[Session], path: Path, *, inherited: bool) -> None:
@@ -99,32 +97,34 @@ def write_sqlite(sessions: Iterable[Session], path: Path, *, inherited: bool) ->
 
 
 def _write(connection: sqlite3.Connection, session: Session, base: int) -> None:
-    info = session.info
-    _insert(connection, "sessions", [_session(session)])
+    name, version = session.id, session.version
+    _insert(connection, "sessions", _session(session))
     for message in own_messages(session, base):
-        _insert(connection, "messages", [_message(info.id, message)])
-        parts = list(enumerate(message.parts, 1))
-        _insert(connection, "parts", (_part(info.id, message.id, place, part) for place, part in parts))
-        called = (part for part in message.parts if part.kind == "tool")
-        _insert(connection, "calls", (_call(info.id, message.id, part) for part in called))
-    for together in _together(_events(session, base)):
-        _insert(connection, "events", (row for row, _, _ in together))
-        _insert(connection, "usage", (usage for _, usage, _ in together if usage is not None))
-        connection.executemany(_RAN, (ran for _, _, ran in together if ran is not None))
+        _insert(connection, "messages", _message(name, message))
+        for place, part in enumerate(message.parts, 1):
+            _insert(connection, "parts", _part(name, message.id, place, part))
+            if part.kind == "tool":
+                _insert(connection, "calls", _call(name, message.id, part))
+    effective = session.reader.effective_ranges(version)
+    redacted = {part for head, _ in forked_from(session.store.log, name) for part in entry_of(head).redacted}
+    for recorded in session.events(base, version):
+        event = blank(recorded.event, redacted, digests=False)
+        assert not isinstance(event, DeltaRun)
+        record = event_record(replace(recorded, event=event))
+        counts = isinstance(event, LASTING) or covers(effective, recorded.version)
+        data = json.dumps(record["event"], ensure_ascii=False)
+        time = _time(recorded.time)
+        _insert(connection, "events", (name, recorded.version, time, record["kind"], counts, data))
+        if isinstance(event, ev.UsageRecorded):
+            _insert(connection, "usage", _usage(session, recorded, event))
+        if counts and (ran := _ran(time, event)) is not None:
+            connection.execute(_RAN, (*ran, name))
 
 
-def _together(rows: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the rows in lists of a bounded length."""
-    left = iter(rows)
-    while together := list(islice(left, _TOGETHER)):
-        yield together
-
-
-def _insert(connection: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
-    for together in _together(rows):
-        places = ", ".join("?" * len(together[0]))
-        clean = ([sendable(cell) if isinstance(cell, str) else cell for cell in row] for row in together)
-        connection.executemany(f"INSERT INTO {table} VALUES ({places})", clean)  # noqa: S608  # no caller's text
+def _insert(connection: sqlite3.Connection, table: str, row: tuple[Any, ...]) -> None:
+    places = ", ".join("?" * len(row))
+    clean = [sendable(cell) if isinstance(cell, str) else cell for cell in row]
+    connection.execute(f"INSERT INTO {table} VALUES ({places})", clean)  # noqa: S608  # no caller's text
 
 
 def _session(session: Session) -> tuple[Any, ...]:
@@ -165,34 +165,15 @@ def _call(session: str, message: str, part: TranscriptPart) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _events(
-    session: Session, base: int
-) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...] | None, tuple[Any, ...] | None]]:
-    """Yield a row for each event, one more for each that records usage, and when a call ran."""
-    version = session.version
-    effective = session.reader.effective_ranges(version)
-    redacted = {part for head, _ in forked_from(session.store.log, session.id) for part in entry_of(head).redacted}
-    for recorded in session.events(base, version):
-        event = blank(recorded.event, redacted, digests=False)
-        assert not isinstance(event, DeltaRun)
-        shown = Recorded(session.id, recorded.version, 0, recorded.time, recorded.epoch, event)
-        record = event_record(shown)
-        counts = isinstance(event, LASTING) or covers(effective, recorded.version)
-        data = json.dumps(record["event"], ensure_ascii=False)
-        row = session.id, recorded.version, _time(recorded.time), record["kind"], counts, data
-        usage = _usage(session, recorded, event) if isinstance(event, ev.UsageRecorded) else None
-        yield row, usage, _ran(session.id, row[2], event) if counts else None
-
-
-def _ran(session: str, time: str | None, event: ev.Event) -> tuple[Any, ...] | None:
+def _ran(time: str | None, event: ev.Event) -> tuple[Any, ...] | None:
     """Return what an event says of the run of a call, for `_RAN`."""
     match event:
         case ev.ToolRunning():
-            return time, None, None, session, event.part
+            return time, None, None, event.part
         case ev.ToolCompleted() | ev.ToolFailed():
-            return None, time, None, session, event.part
+            return None, time, None, event.part
         case ev.CallAnswered():
-            return None, None, event.by or None, session, event.part
+            return None, None, event.by or None, event.part
         case _:
             return None
 

@@ -76,32 +76,24 @@ def message_json(told: Told, reason: Reasons, room: list[int], *, running: bool)
 
 def part_json(part: TranscriptPart, reason: Reason, room: list[int], *, running: bool) -> dict[str, Any]:
     """Return a part for the page."""
-    is_open = running and part.open
+    is_open, named = running and part.open, ("tool", "title", "status", "mime", "filename")
     found: dict[str, Any] = {
+        **{name: visible(getattr(part, name) or "") for name in named},
         "id": part.id,
         "kind": part.kind,
         "open": is_open,
         "reason": reason,
         "seen": reason in SHOWING,
+        "size": full_size(part.text),
     }
     if part.kind == "tool":
-        return found | {
-            "tool": visible(part.tool),
-            "call": part.call,
-            "title": visible(part.title),
-            "status": part.status,
-            "gist": gist(part.input),
-            "size": full_size(part.text),
-            "error": visible(cut(part.error, _GIST)),
-        }
-    full = full_size(part.text)
+        return found | {"gist": gist(part.input)}
     text = cut(part.text, len(part.text) if room[0] >= len(part.text) else _SHORT)
     room[0] -= len(text)
-    found |= {"size": full, "shown": len(text)}
+    found["shown"] = len(text)
     if part.kind in {"text", "reasoning"} and not is_open:
         return found | {"html": prose_html(text)}
-    named = {"title": part.title, "tool": part.tool, "mime": part.mime, "filename": part.filename or ""}
-    return found | {"text": visible(text)} | {name: visible(value) for name, value in named.items() if value}
+    return found | {"text": visible(text)}
 
 
 def gist(given: str) -> str:

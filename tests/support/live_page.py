@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from eventlog.session.session import Session
+from projections.transcript.message_json import Form
+from projections.transcript.transcript import Transcript
+
 Json = dict[str, Any]
 
 
@@ -81,3 +85,10 @@ def grown(text: str, patch: Json) -> str:
 def as_utf16(value: Any) -> Any:
     """Return a JSON value as a browser has it: two halves of a character are one."""
     return json.loads(json.dumps(value, ensure_ascii=True))
+
+
+def shown(session: Session, since: int | None = None, longest: int = 200_000) -> list[Any]:
+    """Return the transcript as a page should show it, from a version on."""
+    form = Form(longest)
+    messages: list[Any] = as_utf16([form.message(message) for message in Transcript(session).oldest_first()])
+    return [message for message in messages if since is None or message["version"] >= since]

@@ -17,10 +17,8 @@ from projections.live.live_session import LiveSession
 from projections.live.patches import Update
 from projections.server import live_pages
 from projections.server.live_pages import live_app
-from projections.transcript.message_json import Form
-from projections.transcript.transcript import Transcript
 from tests.support.asgi import Call
-from tests.support.live_page import LivePage, as_utf16
+from tests.support.live_page import LivePage, shown
 
 WORDS = ["Let me", " look 😀", "."]
 
@@ -28,13 +26,6 @@ WORDS = ["Let me", " look 😀", "."]
 def allowed(_: object, __: str) -> bool:
     """Let every request through."""
     return True
-
-
-def shown(session: Session) -> list[Any]:
-    """Return the transcript as a page should show it."""
-    form = Form(200_000)
-    messages: list[Any] = as_utf16([form.message(message) for message in Transcript(session).oldest_first()])
-    return messages
 
 
 def answered(session: Session, store: Store | None = None) -> None:

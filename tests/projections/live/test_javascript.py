@@ -13,7 +13,7 @@ import eventlog
 from projections.live.live_session import LiveSession, page_of
 from projections.transcript.message_json import Form
 from projections.transcript.transcript import Transcript
-from tests.support.live_page import as_utf16
+from tests.support.live_page import shown
 from tests.support.pages import blocks
 
 DRIVER = """
@@ -72,9 +72,8 @@ def test_the_documented_page_shows_the_transcript() -> None:
         ran = subprocess.run(
             [node, "-e", code + DRIVER], input=json.dumps(steps), capture_output=True, text=True, check=True, timeout=60
         )
-        shown = json.loads(ran.stdout)
-        form = Form(200_000)
-        assert shown["messages"] == as_utf16([form.message(each) for each in Transcript(session).oldest_first()])
-        assert shown["next"] is None
-        assert shown["gap"]
-        assert not shown["closed"]
+        page = json.loads(ran.stdout)
+        assert page["messages"] == shown(session)
+        assert page["next"] is None
+        assert page["gap"]
+        assert not page["closed"]

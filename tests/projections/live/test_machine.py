@@ -35,7 +35,7 @@ from tests.faults.tally import SLOW
 from tests.support.cli_runner import SCHEMAS
 from tests.support.engines import ENCRYPTED, Engine
 from tests.support.history_strategies import Command, Grower, commands, texts
-from tests.support.live_page import LivePage, as_utf16
+from tests.support.live_page import LivePage, as_utf16, shown
 
 SCHEMA: Any = jsonschema.Draft202012Validator(SCHEMAS["live"])
 PAGE = st.tuples(st.integers(1, 5), st.sampled_from([3, 200]), st.integers(0, 1))
@@ -309,14 +309,11 @@ class Pages(RuleBasedStateMachine):
             assert not page.messages
             return
         session = self.stores[1].session(client.session)
-        form = Form(client.longest)
-        messages = as_utf16([form.message(message) for message in Transcript(session).oldest_first()])
-        expected = [message for message in messages if page.next is None or message["version"] >= page.next]
-        shown = list(page.messages.values())
+        expected, seen = shown(session, page.next, client.longest), list(page.messages.values())
         if self.reply is not None and client.at == 0 and client.session == "s":
-            self.add_accepted(expected, shown, client.longest)
-        assert shown == expected
-        assert page.next is None or shown[0]["version"] == page.next
+            self.add_accepted(expected, seen, client.longest)
+        assert seen == expected
+        assert page.next is None or seen[0]["version"] == page.next
 
     def add_accepted(self, expected: list[Any], shown: list[Any], longest: int) -> None:
         """Add the accepted text to its part, if the page shows any of it."""

@@ -18,11 +18,10 @@ import pytest
 
 import eventlog
 from eventlog.store import Store
-from projections.transcript.message_json import Form
 from projections.transcript.transcript import Transcript
 from tests.faults.tally import SLOW
 from tests.support.http_client import ask, events
-from tests.support.live_page import LivePage, as_utf16
+from tests.support.live_page import LivePage, shown
 from tests.support.pages import ROOT, example
 
 CLIENTS, QUESTIONS, TOKENS, PACE, FAULTS = (200, 5, 40, 0.25, 12) if SLOW else (16, 2, 12, 0.05, 3)
@@ -217,11 +216,9 @@ async def everyone(servers: list[Server], store: Store, random: Random, stops: f
     disturbing = asyncio.create_task(disturb(servers, random))
     await asyncio.wait_for(asyncio.gather(*(person.chat() for person in people)), PATIENCE)
     await disturbing
-    form = Form(200_000)
     for person in people:
         answered_once(store, person)
-        transcript = Transcript(store.session(person.session)).page(50)[::-1]
-        await person.see(as_utf16([form.message(message) for message in transcript]))
+        await person.see(shown(store.session(person.session))[-50:])
     assert sum(person.connections for person in people) > len(people)
     await asyncio.gather(*(person.leave() for person in people))
 

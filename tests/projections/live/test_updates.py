@@ -16,7 +16,7 @@ from projections.live import live_session
 from projections.live.live_session import LiveSession
 from projections.transcript.message_json import Form
 from projections.transcript.transcript import Transcript
-from tests.support.live_page import LivePage, as_utf16
+from tests.support.live_page import LivePage, shown
 from tests.support.toy_records import ToyMapping
 
 HOUR = 3_600.0
@@ -46,11 +46,7 @@ def step(live: LiveSession, page: LivePage) -> list[str]:
 
 def right(page: LivePage, session: Session) -> bool:
     """Return whether a page shows the newest messages of a session."""
-    form = Form(live_session.LONGEST)
-    messages = as_utf16([form.message(message) for message in Transcript(session).oldest_first()])
-    return list(page.messages.values()) == [
-        message for message in messages if page.next is None or message["version"] >= page.next
-    ]
+    return list(page.messages.values()) == shown(session, page.next)
 
 
 def test_shown_text_is_acknowledged_and_not_sent_again(store: Store) -> None:

@@ -93,6 +93,8 @@ class MessagePrinter:
             self._block(part.error, "<! ", "red", part.id)
         if part.text:
             self._block(part.text, "<- ", "dim", part.id)
+        for file in part.attachments:
+            self._block(f"[{file}]", "<- ", "dim")
 
     def _draw_call(self, part: TranscriptPart, suffix: str) -> None:
         """Print a call in one line: the tool, its arguments as far as there is room, its end."""

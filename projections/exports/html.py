@@ -137,6 +137,7 @@ def _tool(part: TranscriptPart, badges: str) -> str:
         f"<details class=tool><summary><b>{plain_html(part.tool)}</b>{hint}{state}{badges}</summary>\n",
         _block("arguments", part.input) if part.input else "",
         _block("result", part.text) if part.text else "",
+        *(f"<p class=note dir=auto><b>file</b> {plain_html(file)}</p>\n" for file in part.attachments),
         "</details>\n",
     ]
     return "".join(pieces) + (_error(part.error) if part.error else "")

@@ -80,6 +80,7 @@ def _tool(part: TranscriptPart, marked: str) -> str:
     pieces += [_fenced(part.input, "json")] if part.input else []
     pieces += [f"> **error**: {_line(part.error)}\n\n"] if part.error else []
     pieces += [_fenced(part.text)] if part.text else []
+    pieces += [f"*file* {_line(file)}\n\n" for file in part.attachments]
     return "".join(pieces)
 
 

@@ -58,7 +58,7 @@ CREATE TABLE parts (
 CREATE TABLE calls (
     session TEXT NOT NULL, part TEXT NOT NULL, message TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL,
     title TEXT NOT NULL, status TEXT NOT NULL, input TEXT NOT NULL, output TEXT NOT NULL, error TEXT NOT NULL,
-    arguments_pruned INTEGER NOT NULL, started TEXT, ended TEXT, answered_by TEXT, PRIMARY KEY (session, part),
+    attachments TEXT NOT NULL, arguments_pruned INTEGER NOT NULL, started TEXT, ended TEXT, answered_by TEXT, PRIMARY KEY (session, part),
     FOREIGN KEY (session, part) REFERENCES parts (session, id)
 );
 CREATE TABLE usage (
@@ -161,7 +161,7 @@ def _part(session: str, message: str, place: int, part: TranscriptPart) -> tuple
 def _call(session: str, message: str, part: TranscriptPart) -> tuple[Any, ...]:
     return (
         session, part.id, message, part.call, part.tool, part.title, part.status, part.input, part.text, part.error,
-        part.arguments_pruned, None, None, None,
+        "\n".join(part.attachments), part.arguments_pruned, None, None, None,
     )  # fmt: skip
 
 

@@ -54,6 +54,8 @@ class TranscriptPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     open: bool = False
     """Whether the part has not ended."""
     arguments_pruned: bool = False
+    attachments: tuple[str, ...] = ()
+    """The files of a result, each by type and name."""
 
     @property
     def marks(self) -> list[str]:
@@ -240,6 +242,7 @@ def _tool(part: ToolPart, lacking: _Lacking, _resolve: Resolver) -> TranscriptPa
         pruned=part.pruned,
         open=status in {"pending", "asked", "allowed", "running"},
         arguments_pruned=part.arguments_pruned,
+        attachments=tuple(f"{file.mime}: {file.filename or 'file'}" for file in part.attachments),
     )
 
 

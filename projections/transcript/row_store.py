@@ -17,7 +17,7 @@ from eventlog.session.session import Session
 from projections.transcript.row_block import RowBlock
 from projections.transcript.stretch import Ranges
 
-KIND = "rows 1"
+KIND = "rows 2"
 """Kind of checkpoint; the number changes when the same events give other rows."""
 
 

@@ -32,9 +32,9 @@ from tests.support.engines import ENGINES, Engine
 from tests.support.sample_sessions import read_by
 from tests.support.verifying import report_of
 
-ROWS = b"checkpoint\0rows 1\0"
+ROWS = b"checkpoint\0rows 2\0"
 SECRET = "the name is Rumpelstiltskin"
-GOLDEN = Path(__file__).parents[2] / "golden" / "rows-1.msgpack"
+GOLDEN = Path(__file__).parents[2] / "golden" / "rows-2.msgpack"
 
 
 @pytest.fixture(autouse=True)
@@ -398,6 +398,7 @@ def golden_block() -> RowBlock:
                     status="completed",
                     pruned=True,
                     arguments_pruned=True,
+                    attachments=("image/png: a.png",),
                 ),
             ),
             2_500,
@@ -426,4 +427,4 @@ def test_the_bytes_of_rows_stay_what_they_are() -> None:
     data = GOLDEN.read_bytes()
     assert RowBlock.decode(data) == golden_block()
     assert golden_block().encode() == data
-    assert KIND == "rows 1"
+    assert KIND == "rows 2"

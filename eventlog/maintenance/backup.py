@@ -25,6 +25,8 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from eventlog import events as ev
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
@@ -196,7 +198,7 @@ def _copy(
         whole = copy is None
         with copy_at(to, generations.in_force(path).rewriting, what, chosen, copy) as (copy, store):
             events = copy_commits(log, copy, upto, on_progress=on_progress)
-            reached = copy.position
+            cursor = cursor_at(log, (copy.position,))
             if as_store and read_ledger(log):  # the ledger may be behind the position, and its appends before it
                 ledger = ScrubLedger()
                 for commit in commits_behind(copy, 0, upto):
@@ -206,7 +208,6 @@ def _copy(
                 record_later_redactions(log, copy, upto, now, chosen.io.random)
                 drop_freed(copy, commits_behind(copy, 0, upto), now, chosen.io.random)
             sessions = _add_gone(log, copy, upto)
-            cursor = cursor_at(log, (reached if as_store else copy.position,))
             copied = BackupResult(cursor, sessions, events, whole)
             copy.finish(store, identity_of(path), encryption_of(path))
         return copied
@@ -258,7 +259,8 @@ def _is_same_append(one: Commit, other: Commit) -> bool:
 def _add_gone(log: EmbeddedLog, copy: BulkWriter, upto: int) -> int:
     """Add the heads of sessions whose events were erased; return the number of sessions.
 
-    Also of one that was erased after the position: its id stays used, and heads of then verify.
+    Also of one erased after the position: its id stays used, and heads of then verify. All are
+    marked as gone, for their own positions may be behind the last one of the copy.
     """
     gone: list[Head] = []
     sessions = 0
@@ -266,7 +268,7 @@ def _add_gone(log: EmbeddedLog, copy: BulkWriter, upto: int) -> int:
         is_copied = copy.head(head.session) is not None
         is_gone = not is_copied and (head.gone or head.position <= upto)
         if is_gone:
-            gone.append(head)
+            gone.append(replace(head, gone=True))
         if is_copied or is_gone:
             sessions += is_session(head)
     if gone:

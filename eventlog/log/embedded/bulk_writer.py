@@ -106,10 +106,8 @@ class BulkWriter:
         """Add commits in the order of positions, all behind the copied ones, in one transaction.
 
         `heads` has the head of every session of `commits` after them. `position` is that of the
-        last event, dropped ones included. `gone` are heads of sessions whose events were removed;
-        the copy reaches at least as far as these, else its own copy would be without them.
+        last event, dropped ones included. `gone` are heads of sessions whose events were removed.
         """
-        position = max([position, *(head.position for head in gone)])
         part = MemtablePart()
         for commit in commits:
             part.commits.setdefault(commit.session, []).append(commit)

@@ -21,7 +21,7 @@ from eventlog.importers.codex.importer import CODEX
 from eventlog.importers.common.importer import Importer
 from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse
 from eventlog.importers.common.message_reader import MessageList
-from eventlog.importers.common.message_shapes import ANTHROPIC, OPENAI, family_of
+from eventlog.importers.common.message_shapes import ANTHROPIC, OPENAI, shape_of
 from eventlog.importers.event_jsonl.reader import EventJsonl
 from eventlog.importers.gemini.cli import GEMINI_CLI
 from eventlog.importers.gemini.qwen import QWEN_CODE
@@ -179,7 +179,7 @@ def detect_in(file: BinaryIO, start: bytes, path: str) -> str:
     try:
         return detect(start, path)
     except ImportFormatError:
-        family = "" if looks_like(start) or kind_of_stream(start) else family_of(file)
+        family = "" if looks_like(start) or kind_of_stream(start) else shape_of(file).family
         found = next(
             (name for name, one in FORMATS.items() if isinstance(one, MessageList) and one.family == family), None
         )

@@ -44,7 +44,7 @@ _ARGUMENTS = frozenset({"response.function_call_arguments.delta", "response.mcp_
 """Events with a piece of JSON arguments; other inputs are read from the whole item."""
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content-filter"}
-_HOSTED = frozenset(
+HOSTED = frozenset(
     {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
 )
 """Calls that the provider runs, with their result in the item."""
@@ -65,7 +65,7 @@ class _Item:
         self.is_said = False
         """Whether any of its text has come."""
         self.annotations: list[Any] = []
-        self.by_provider = _is_hosted(item)
+        self.by_provider = is_hosted(item)
 
 
 class ResponsesReader:
@@ -219,7 +219,7 @@ class ResponsesReader:
             yield Argued(item.id, arguments)
         if item.kind == "image_generation_call":
             yield from self._image(item, found)
-        elif item.kind in _HOSTED:
+        elif item.kind in HOSTED:
             yield from self._answered(item.id, found)
 
     @staticmethod
@@ -263,10 +263,11 @@ class ResponsesReader:
         yield from self._done(found)
 
 
-def _is_hosted(item: dict[str, Any]) -> bool:
+def is_hosted(item: dict[str, Any]) -> bool:
+    """Return whether the provider runs the call of an item."""
     kind = text_of(item.get("type"))
     hosted = text_of(object_of(item.get("environment")).get("type")).startswith("container")
-    return kind in _HOSTED or item.get("execution") == "server" or (kind == "shell_call" and hosted)
+    return kind in HOSTED or item.get("execution") == "server" or (kind == "shell_call" and hosted)
 
 
 def _arguments(item: dict[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from eventlog.importers.common.conversation_parts import CallInput, CallResult, UserPart
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.streams.openai_responses import HOSTED, is_hosted
 from eventlog.streams.records import is_whole, metadata_of, text_of
 from eventlog.values import Attachment, File, Text, Tool
 
@@ -117,13 +118,9 @@ def attachments_of(content: object, batch: ImportBatch) -> tuple[Attachment, ...
 
 _OUTPUTS = frozenset({"tool_search_output", "tool_result", "function_result"})
 """Results whose items have other types than `…_output`, or another member."""
-_PROVIDERS = frozenset(
-    {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
-)
-"""Calls that the provider runs, with their result in the item."""
 _TOOLS = {"local_shell_call": "local_shell", "tool_search_call": "tool_search"}
 _NAMED = frozenset({"function_call", "custom_tool_call", "tool_call", "mcp_call"})
-_KNOWN = _NAMED | _PROVIDERS | _TOOLS.keys()
+_KNOWN = _NAMED | HOSTED | _TOOLS.keys()
 _INPUTS = ("arguments", "input", "action", "operation")
 _RESULTS = ("error", "output", "outputs", "results", "tools", "result")
 _MEDIA = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp"}
@@ -169,17 +166,16 @@ def call_of(item: dict[str, Any], fallback: str) -> tuple[Tool, CallInput]:
     if is_object(function) and not tool:
         tool = text_of(function.get("name"))
     about = metadata_of(PROVIDER, itemId=text_of(item.get("id")), namespace=text_of(item.get("namespace")))
-    environment = item.get("environment")
-    hosted = is_object(environment) and text_of(environment.get("type")).startswith("container")
-    provider = kind in _PROVIDERS or item.get("execution") == "server" or (kind == "shell_call" and hosted)
-    return Tool(_id_of(item) or fallback, tool, provider, about), call_input(given)
+    return Tool(_id_of(item) or fallback, tool, is_hosted(item), about), call_input(given)
 
 
 def output_of(item: dict[str, Any], batch: ImportBatch) -> OutputItem | None:
     """Return the result in an output, or in a call that the provider ran, else None."""
     kind, call = text_of(item.get("type")), text_of(item.get("call_id"))
-    if kind in _PROVIDERS or not is_output(item):
-        return _provided(kind, item, batch) if kind in _PROVIDERS else None
+    if kind in HOSTED:
+        return _provided(kind, item, batch)
+    if not is_output(item):
+        return None
     if "local" in kind:
         call = call or text_of(item.get("id"))
     failed = item.get("status") == "failed" or bool(item.get("error"))

@@ -141,20 +141,17 @@ _ONLY_RESPONSES = frozenset(
 _BLOCKS = frozenset({"input_text", "output_text", "input_image", "input_file", "refusal"})
 
 
-class ResponsesBodyMapping:
+class ResponsesBodyMapping(OpenAIResponsesMapping):
     """The mapping; a record is an item, or a text of the user."""
 
     format = "openai_responses"
-
-    def __init__(self) -> None:
-        self._items = OpenAIResponsesMapping()
 
     def read(self, record: Any, to: RecordBuilder) -> None:
         """Tell what one item means."""
         if isinstance(record, str):
             to.user(record)
         else:
-            self._items.read(record, to)
+            super().read(record, to)
 
 
 def _is_item(value: object) -> bool:

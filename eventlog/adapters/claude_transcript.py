@@ -29,7 +29,7 @@ Keep = Callable[[list[Any]], dict[str, str | bytes]]
 class TranscriptFeed(FrameworkFeed):
     """The entries of a transcript."""
 
-    def __init__(self, session: Session, *, sidechain: bool) -> None:
+    def __init__(self, session: Session, sidechain: bool) -> None:
         self._uuids = UuidIndex(session.store.log, session.id, self.read)
         self.mapping: _Mapping = _Mapping(self._uuids, sidechain=sidechain)
         super().__init__(session, self.mapping)

@@ -9,7 +9,7 @@ from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.streams.openai_responses import HOSTED, is_hosted
 from eventlog.streams.records import is_whole, metadata_of, text_of
-from eventlog.values import Attachment, File, Text, Tool
+from eventlog.values import Attachment, File, Json, Text, Tool
 
 PROVIDER = "openai"
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "Text"})
@@ -99,13 +99,13 @@ def user_parts(content: object, batch: ImportBatch, *, synthetic: bool) -> tuple
             continue
         found = file_of(block, batch) if is_object(block) else None
         if found is None:
-            strange += not (block is None or (is_object(block) and _empty(block)))
+            strange += not (block is None or (is_object(block) and is_stripped(block)))
         else:
             parts.append(UserPart(*found))
     return parts, strange
 
 
-def _empty(block: dict[str, Any]) -> bool:
+def is_stripped(block: dict[str, Any]) -> bool:
     """Whether a block is an image that is not there: recorders that strip media leave these."""
     return block.get("type") == "input_image" and block.get("image_url") is None
 
@@ -114,6 +114,22 @@ def attachments_of(content: object, batch: ImportBatch) -> tuple[Attachment, ...
     """Return the files in a tool's output."""
     found = (file_of(block, batch) for block in (content if is_array(content) else []) if is_object(block))
     return tuple(Attachment(entry[0].mime, entry[0].url, entry[0].filename) for entry in found if entry is not None)
+
+
+def thoughts_of(item: dict[str, Any]) -> list[str]:
+    """Return the texts of a reasoning item."""
+    return [*texts_of(item.get("summary")), *texts_of(item.get("content"))]
+
+
+def reasoning_of(item: dict[str, Any], texts: list[str]) -> list[tuple[str, Json | None, str]]:
+    """Return these texts of a reasoning item, each with its metadata; the last has the cipher."""
+    secret, name = text_of(item.get("encrypted_content")), text_of(item.get("id"))
+    said = texts or ([""] if secret else [])
+    owned = [*[""] * (len(said) - 1), secret]
+    return [
+        (text, metadata_of(PROVIDER, itemId=name, reasoningEncryptedContent=own), own)
+        for text, own in zip(said, owned, strict=False)
+    ]
 
 
 _OUTPUTS = frozenset({"tool_search_output", "tool_result", "function_result"})

@@ -19,8 +19,8 @@ from eventlog.streams.steps import (
     Called,
     Closed,
     Compacted,
-    Ended,
     Kept,
+    Reader,
     Said,
     Step,
     Used,
@@ -68,25 +68,17 @@ class _Item:
         self.by_provider = is_hosted(item)
 
 
-class ResponsesReader:
+class ResponsesReader(Reader):
     """Reads the events of one answer, or a whole answer."""
 
     api = "OpenAI Responses"
 
     def __init__(self) -> None:
+        super().__init__()
         self._items: dict[str, _Item] = {}
-        self._ids: set[str] = set()
-        self._reason = ""
-        self._calls = 0
-        """Calls that the program has to run."""
         self._refuses = False
         self._open: tuple[_Item, tuple[str, object]] | None = None
         """The item, and the place in it, of the text that is open."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the answer has its end; later chunks may tell its usage."""
-        return bool(self._reason)
 
     def take(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
         """Yield the steps of an event."""
@@ -114,8 +106,7 @@ class ResponsesReader:
     def end(self) -> Iterator[Step]:
         """Yield what is left once the stream is over; no `Ended` for an answer that broke off."""
         yield Closed(metadata_of(_PROVIDER, refusal=self._refuses or None))
-        if self._reason:
-            yield Ended("tool-calls" if self._calls and self._reason == "stop" else self._reason)
+        yield from super().end()
 
     def _end(self, status: str, response: Mapping[str, Any]) -> Iterator[Step]:
         usage = object_of(response.get("usage"))

@@ -53,11 +53,6 @@ class TranscriptKey(NamedTuple):
             raise CallError("the subpath of a session key is empty: omit it for the main transcript")
         return cls(str(project), str(session), subpath)
 
-    @classmethod
-    def named(cls, key: str) -> TranscriptKey:
-        """Return the key of the name of a main transcript."""
-        return cls(*parted(key))
-
     @property
     def main(self) -> TranscriptKey:
         """The key of the main transcript."""
@@ -72,12 +67,6 @@ class TranscriptKey(NamedTuple):
     def name(self) -> tuple[str, str]:
         """The name of the transcript's session."""
         return (MAIN, self.prefix[:-1]) if self.subpath is None else (SUB, self.prefix + self.subpath)
-
-
-def project_prefix(project: str) -> str:
-    """Return how the names of a project's sessions begin."""
-    require(str, project, "a project key is a str")
-    return joined(project, "")
 
 
 SUMMARY = "claude-agent/summary"
@@ -118,8 +107,6 @@ def folding(feed: TranscriptFeed, transcript: TranscriptKey) -> Keep:
     return keep
 
 
-FORMAT = MAIN
-"""Format of the names of main transcripts; their keys are `PROJECT/SESSION`."""
 FEEDS = 256
 """Transcripts of which is kept where their entries are."""
 
@@ -135,7 +122,7 @@ class EverdeltaSessionStore:
     def __init__(self, store: Store, *, wait: float = 30.0) -> None:
         self.store = store
         self.wait = wait
-        self._feed: Callable[[Session, bool], TranscriptFeed] = lru_cache(FEEDS)(_feed_of)
+        self._feed: Callable[[Session, bool], TranscriptFeed] = lru_cache(FEEDS)(TranscriptFeed)
         self._seen: dict[TranscriptKey, str] = {}
         """Sessions of the transcripts that were written or loaded."""
 
@@ -205,9 +192,10 @@ class EverdeltaSessionStore:
         return [entry for _, entry in feed.shown(feed.path(hidden=True))] or None
 
     def _list(self, project: str) -> list[dict[str, Any]]:
-        infos = self.store.sessions(format=MAIN, prefix=project_prefix(project))
+        require(str, project, "a project key is a str")
+        infos = self.store.sessions(format=MAIN, prefix=joined(project, ""))
         named = ((info, info.name[1]) for info in infos if info.name is not None)
-        return [{"session_id": TranscriptKey.named(name).session, "mtime": info.updated} for info, name in named]
+        return [{"session_id": parted(name)[1], "mtime": info.updated} for info, name in named]
 
     def _summaries(self, project: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -239,7 +227,3 @@ class EverdeltaSessionStore:
                 erase_unshared(self._feed(session, key.subpath is not None), wait=patience(self.wait))
                 return session.id
         return ""
-
-
-def _feed_of(session: Session, sidechain: bool) -> TranscriptFeed:
-    return TranscriptFeed(session, sidechain=sidechain)

@@ -29,7 +29,7 @@ Keep = Callable[[list[Any]], dict[str, str | bytes]]
 class TranscriptFeed(FrameworkFeed):
     """The entries of a transcript."""
 
-    def __init__(self, session: Session, *, sidechain: bool) -> None:
+    def __init__(self, session: Session, sidechain: bool) -> None:
         self._uuids = UuidIndex(session.store.log, session.id, self.read)
         self.mapping: _Mapping = _Mapping(self._uuids, sidechain=sidechain)
         super().__init__(session, self.mapping)
@@ -115,7 +115,7 @@ class TranscriptFeed(FrameworkFeed):
                 nodes += 1
                 is_linked = is_linked or (nodes <= OPENING and isinstance(parent, str))
             if uuid and tip.links.ends(uuid):
-                self.mapping.over.add(uuid)
+                self.mapping.overs.add(uuid)
             if not tip.links.follows(parent, has_come=has_come):
                 self.mapping.unplaced.add(uuid)
             self.mapping.results[uuid] = tip.take(entry, kind, answer, has_come=has_come, is_branch=branches)
@@ -156,7 +156,7 @@ class _Mapping(ClaudeCodeMapping):
         self._told: dict[str, str] = {}
         """The newest message as of each entry that is told, "" if no entry has begun one."""
         self._newest = ""
-        self.over: set[str] = set()
+        self.overs: set[str] = set()
         """Entries with which a turn ends, as earlier ones say."""
         self.back: set[str] = set()
         """Entries with results that go back to a branch that was left."""
@@ -167,21 +167,16 @@ class _Mapping(ClaudeCodeMapping):
 
     def read(self, record: Any, to: RecordBuilder) -> None:
         entry = shown_in(record)
-        before = len(to.batch.items)
+        before, uuid = len(to.batch.items), uuid_of(entry)
+        self.over, self.in_order = uuid in self.overs, uuid not in self.unplaced
         super().read(entry, to)
         for _, event in to.batch.items[before:]:
             if isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
                 self._newest = event.message
-        self._told[uuid_of(entry)] = self._newest
+        self._told[uuid] = self._newest
 
     def knows(self, uuid: object) -> bool:
         return uuid in self._told or self._uuids.number(uuid) is not None
-
-    def follows(self, record: dict[str, Any]) -> bool:
-        return uuid_of(record) not in self.unplaced
-
-    def ends(self, record: dict[str, Any]) -> bool:
-        return uuid_of(record) in self.over
 
     def go_back(self, record: dict[str, Any], to: RecordBuilder) -> None:
         if uuid_of(record) in self.back:

@@ -23,6 +23,7 @@ from google.adk.sessions.session import Session as AdkSession
 
 from eventlog.adapters.google_adk_events import AdkFeed, event_of, record_of
 from eventlog.adapters.google_adk_keys import FORMAT, Key, contents_of, text_of
+from eventlog.adapters.name_keys import joined, parted
 from eventlog.adapters.settled import patience, patient, settled
 from eventlog.adapters.unshared import erase_unshared
 from eventlog.errors import ConflictError, NotFoundError, RequestReusedError
@@ -134,9 +135,9 @@ class EverdeltaSessionService(BaseSessionService):
         return made
 
     def _list(self, app: str, user: str | None) -> list[AdkSession]:
-        prefix = Key(app, user or "", "").prefix(all_users=user is None)
+        prefix = joined(app, "") if user is None else joined(app, user, "")
         infos = self.store.sessions(format=FORMAT, prefix=prefix)
-        keys = [Key.named(info.name[1]) for info in infos if info.name is not None]
+        keys = [Key(*parted(info.name[1])) for info in infos if info.name is not None]
         found = [made for key in keys if (made := self._get(key, NOTHING)) is not None]
         return sorted(found, key=lambda one: (one.last_update_time, one.user_id, one.id))
 

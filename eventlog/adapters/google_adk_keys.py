@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from eventlog.adapters.google_adk_events import AdkMapping, free_value
-from eventlog.adapters.name_keys import joined, parted
+from eventlog.adapters.name_keys import joined
 from eventlog.adapters.odd_values import told, value_of
 from eventlog.records.json_value import parsed
 from eventlog.session.values import StoredValue
@@ -22,19 +22,10 @@ class Key(NamedTuple):
     user: str
     session: str
 
-    @classmethod
-    def named(cls, key: str) -> Key:
-        """Return the key of the name of a session."""
-        return cls(*parted(key))
-
     @property
     def name(self) -> tuple[str, str]:
         """The name of the session."""
         return FORMAT, joined(*self)
-
-    def prefix(self, *, all_users: bool) -> str:
-        """Return how the names of the user's sessions begin, or those of all users of the app."""
-        return joined(self.app, "") if all_users else joined(self.app, self.user, "")
 
     @property
     def shelf(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from contextlib import suppress
 from math import isfinite
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from eventlog.errors import CallError
 from eventlog.importers.common.json_lines import OBJECT
@@ -25,30 +25,6 @@ CUT = "…"
 
 _KEYS = frozenset({"packed", "shown"})
 """Keys of the record of an odd value."""
-
-
-class Objects(Protocol):
-    """Objects of a framework's classes inside values."""
-
-    def state_of(self, value: Any) -> tuple[str, Any] | None:
-        """Return a name for the class of an object and its state, None for another object."""
-        ...
-
-    def blank(self, name: str) -> Any:
-        """Return an object without a state."""
-        ...
-
-    def fill(self, blank: Any, state: Any) -> None:
-        """Give an object its state."""
-        ...
-
-    def dumps(self, value: Any) -> tuple[str, bytes]:
-        """Return an object of another class as bytes of a kind."""
-        ...
-
-    def loads(self, kind: str, data: bytes) -> Any:
-        """Return an object of another class."""
-        ...
 
 
 def is_odd(value: Any) -> bool:
@@ -121,10 +97,11 @@ def _word(value: Any) -> str:
 # -- what is packed --------------------------------------------------------------------------------
 
 
-def pack(value: Any, objects: Objects | None = None) -> list[Any]:
+def pack(value: Any, objects: Any = None) -> list[Any]:
     """Return the nodes of a value, its own first; `CallError` for an unknown class.
 
-    Values of subclasses of the types of JSON become values of these types.
+    Values of subclasses of the types of JSON become values of these types. `objects` packs objects
+    of other classes: a serializer that gives their state, or bytes of a kind (`sturdy.py`).
     """
     nodes: list[Any] = []
     places: dict[int, int] = {}
@@ -149,7 +126,7 @@ def pack(value: Any, objects: Objects | None = None) -> list[Any]:
     return nodes
 
 
-def _node(value: Any, place: Any, objects: Objects | None) -> Any:
+def _node(value: Any, place: Any, objects: Any) -> Any:
     kind: Any = cast("Any", type(value))
     if kind is str or kind is bool or value is None:
         return value
@@ -181,7 +158,7 @@ def _node(value: Any, place: Any, objects: Objects | None) -> Any:
 _TYPES = frozenset({str, bytes, int, float, dict, list, tuple})
 
 
-def unpack(nodes: list[Any], objects: Objects | None = None) -> Any:
+def unpack(nodes: list[Any], objects: Any = None) -> Any:
     """Return the value that was packed."""
     made = [_begun(node, objects) for node in nodes]
     for at in range(len(nodes) - 1, -1, -1):  # what is in a tuple comes behind it, or is begun
@@ -206,7 +183,7 @@ def _fields(node: Any) -> list[Any]:
     return cast("Any", node) if isinstance(node, list) else [None]
 
 
-def _begun(node: Any, objects: Objects | None) -> Any:
+def _begun(node: Any, objects: Any) -> Any:
     """Return the value of a node, without what is in it."""
     tag, *given = _fields(node)
     if tag is None:

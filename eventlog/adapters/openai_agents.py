@@ -82,12 +82,6 @@ def settings_of(given: Any) -> Any:
     return given if sdk is None else sdk.SessionSettings(**given or {})
 
 
-def limit_of(settings: Any) -> int | None:
-    """Return how many items settings limit a read to, None for all."""
-    found: int | None = settings.get("limit") if is_object(settings) else getattr(settings, "limit", None)
-    return found
-
-
 T = TypeVar("T")
 
 FORMAT = "openai-agents"
@@ -126,7 +120,9 @@ class EverdeltaSession:
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the items, oldest first, or the newest `limit` of them."""
-        limit = limit_of(self.session_settings) if limit is None else limit
+        if limit is None:
+            settings = self.session_settings
+            limit = settings.get("limit") if is_object(settings) else getattr(settings, "limit", None)
         newest = None if limit is None or limit < 0 else limit
         found = await asyncio.to_thread(self._read, lambda feed: feed.items(newest))
         items, run = found or ([], Run(self, 0))

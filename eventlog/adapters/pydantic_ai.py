@@ -37,59 +37,6 @@ FEEDS = 256
 """Conversations of which is kept where their records are."""
 
 
-class Conversations:
-    """The conversations of a store, and where entries were seen."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.feed: Callable[[Session], EntryFeed] = lru_cache(FEEDS)(EntryFeed)
-        self.seen: dict[str, str] = {}
-        """Sessions in which entries were seen."""
-
-    def session(self, conversation_id: str) -> Session:
-        """Return the session of a conversation; `NotFoundError` if there is none."""
-        return self._store.open_session((FORMAT, key_of_id(conversation_id)), create=False)
-
-    def record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return the record of a conversation, None if there is none."""
-        with suppress(NotFoundError):
-            feed = self.feed(self.session(conversation_id))
-            value = feed.newest()[1]
-            if value.get("conversation") is not None:
-                record = RECORD.validate_python(value["conversation"])
-                self.seen.update((entry, feed.session.id) for entry in (record.head_id, *record.branches) if entry)
-                return record
-        return None
-
-    def records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
-        """Return the newest records, of a scope if one is given; reads no more than these."""
-        records = (record for key in self._newest_first() if (record := self.record(key)) is not None)
-        found = list(islice((record for record in records if scope is None or record.scope == scope), limit))
-        return sorted(found, key=lambda record: record.updated_at, reverse=True)
-
-    def _newest_first(self) -> Iterator[str]:
-        """Yield the keys of conversations, newest activity first."""
-        cursor: str | None = None
-        while True:
-            page = self._store.newest_sessions(cursor=cursor)
-            names = (info.name for info in page.sessions)
-            yield from (name[1] for name in names if name is not None and name[0] == FORMAT)
-            cursor = page.next
-            if cursor is None:
-                return
-
-    def find(self, entry: str) -> EntryFeed:
-        """Return a feed that has an entry: as it was seen, or else of all conversations."""
-        known = [self.seen[entry]] if entry in self.seen else []
-        for session in chain(known, (info.id for info in self._store.sessions(format=FORMAT))):
-            with suppress(NotFoundError):
-                feed = self.feed(self._store.session(session))
-                feed.place(entry)
-                self.seen[entry] = session
-                return feed
-        raise KeyError(entry)
-
-
 def revision_of(stored: dict[str, Any]) -> str | None:
     """Return the revision that a conversation's own record has."""
     conversation: dict[str, Any] = stored.get("conversation") or {}
@@ -107,20 +54,21 @@ class EverdeltaConversationStore(ConversationStore):
     def __init__(self, store: Store, *, wait: float = 30.0) -> None:
         self.store = store
         self.wait = wait
-        self._found = Conversations(store)
-        self._feed = self._found.feed
+        self._feed: Callable[[Session], EntryFeed] = lru_cache(FEEDS)(EntryFeed)
+        self._seen: dict[str, str] = {}
+        """Sessions in which entries were seen."""
 
     def session(self, conversation_id: str) -> Session:
         """Return the session of a conversation, for views; `NotFoundError` if there is none."""
-        return self._found.session(conversation_id)
+        return self.store.open_session((FORMAT, key_of_id(conversation_id)), create=False)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, None if there is none."""
-        return await settled(self._found.record, conversation_id)
+        return await settled(self._record, conversation_id)
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """Return the newest records, of a scope if one is given; reads one of each conversation."""
-        return await settled(self._found.records, scope, limit)
+        return await settled(self._records, scope, limit)
 
     async def write_record(
         self,
@@ -151,6 +99,47 @@ class EverdeltaConversationStore(ConversationStore):
         """Return the entries up to one, or the last `limit` of them, oldest first."""
         return [] if head_id is None or limit == 0 else await settled(self._history, head_id, limit)
 
+    # -- in a thread ---------------------------------------------------------------------------
+
+    def _record(self, conversation_id: str) -> ConversationRecord | None:
+        """Return the record of a conversation, None if there is none."""
+        with suppress(NotFoundError):
+            feed = self._feed(self.session(conversation_id))
+            value = feed.newest()[1]
+            if value.get("conversation") is not None:
+                record = RECORD.validate_python(value["conversation"])
+                self._seen.update((entry, feed.session.id) for entry in (record.head_id, *record.branches) if entry)
+                return record
+        return None
+
+    def _records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
+        """Return the newest records, of a scope if one is given; reads no more than these."""
+        records = (record for key in self._newest_first() if (record := self._record(key)) is not None)
+        found = list(islice((record for record in records if scope is None or record.scope == scope), limit))
+        return sorted(found, key=lambda record: record.updated_at, reverse=True)
+
+    def _newest_first(self) -> Iterator[str]:
+        """Yield the keys of conversations, newest activity first."""
+        cursor: str | None = None
+        while True:
+            page = self.store.newest_sessions(cursor=cursor)
+            names = (info.name for info in page.sessions)
+            yield from (name[1] for name in names if name is not None and name[0] == FORMAT)
+            cursor = page.next
+            if cursor is None:
+                return
+
+    def _find(self, entry: str) -> EntryFeed:
+        """Return a feed that has an entry: as it was seen, or else of all conversations."""
+        known = [self._seen[entry]] if entry in self._seen else []
+        for session in chain(known, (info.id for info in self.store.sessions(format=FORMAT))):
+            with suppress(NotFoundError):
+                feed = self._feed(self.store.session(session))
+                feed.place(entry)
+                self._seen[entry] = session
+                return feed
+        raise KeyError(entry)
+
     def _write(self, record: ConversationRecord, entries: Sequence[ConversationEntry], expected: str | None) -> None:
         name, parent = (FORMAT, key_of_id(record.conversation_id)), entries[0].parent_id if entries else record.head_id
         told: list[dict[str, Any]] = [record_of(entry) for entry in entries]
@@ -164,12 +153,12 @@ class EverdeltaConversationStore(ConversationStore):
             places = stored.get("places", {}) | {stored["conversation"]["head_id"]: newest}
             kept["places"] = {tip: places[tip] for tip in record.branches if tip in places}
             feed.add([*told, kept], after=after, expected=newest, wait=patience(self.wait))
-        elif self._found.record(record.conversation_id) is not None:
+        elif self._record(record.conversation_id) is not None:
             raise ConversationConflict(record.conversation_id)
         else:
             self._begin(name, parent, record.scope, [*told, kept])
             feed = self._feed(self.session(record.conversation_id))
-        self._found.seen.update((entry.id, feed.session.id) for entry in entries)
+        self._seen.update((entry.id, feed.session.id) for entry in entries)
 
     def _begin(self, name: tuple[str, str], parent: str | None, scope: str | None, told: list[Any]) -> None:
         """Begin a conversation: of all writers one gets its name, or adds the first record."""
@@ -181,7 +170,7 @@ class EverdeltaConversationStore(ConversationStore):
             session = self.store.open_session(name, scope=scope or "")
             self._feed(session).add(told, expected=0, wait=patience(self.wait))
             return
-        home = self._found.find(parent)
+        home = self._find(parent)
         place = home.place(parent)
 
         def begin() -> Session:
@@ -209,4 +198,4 @@ class EverdeltaConversationStore(ConversationStore):
         return delete
 
     def _history(self, head: str, limit: int | None) -> list[ConversationEntry]:
-        return entries_of(self._found.find(head).entries(head, limit))
+        return entries_of(self._find(head).entries(head, limit))

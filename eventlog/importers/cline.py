@@ -12,7 +12,7 @@ from typing import Any
 
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation_parts import COVERS_NOTHING, CallInput, UserPart
-from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse
+from eventlog.importers.common.json_lines import is_array, is_object, value_in
 from eventlog.importers.common.message_lists import array_conversations
 from eventlog.importers.common.message_reader import RecordLists
 from eventlog.importers.openai.items import call_input
@@ -50,9 +50,9 @@ class ClineMapping:
         if kind in _OF_USER or (not to.begun and kind == "text"):
             _user(to, record, text)
         elif kind == "api_req_started":
-            _request(to, record, object_of(_json(text)))
+            _request(to, record, object_of(value_in(text)))
         elif kind in _SAID:
-            inner = object_of(_json(text))
+            inner = object_of(value_in(text))
             said = text_of(inner.get("question")) or text_of(inner.get("response")) or text
             if said:
                 _answer(to, record)
@@ -68,15 +68,6 @@ class ClineMapping:
             _condensed(to, object_of(record.get("contextCondense")))
         else:
             to.skip(f"a notice of the screen ({kind[:40]!r}): kept, but no message")
-
-
-def _json(text: str) -> Any:
-    if not text.startswith("{"):
-        return None
-    try:
-        return parse(text.encode())[0]
-    except (DamagedLineError, UnicodeEncodeError):
-        return None
 
 
 def _id(record: dict[str, Any]) -> str:
@@ -113,7 +104,7 @@ def _answer(to: RecordBuilder, record: dict[str, Any]) -> None:
 def _call(to: RecordBuilder, record: dict[str, Any], tool: str, text: str) -> None:
     """Add a call; a tool of the editor has its result here, or none that the screen shows."""
     _answer(to, record)
-    inner = object_of(_json(text))
+    inner = object_of(value_in(text))
     name = f"{_id(record) or 'call'}-{to.number}"
     held = CallInput(text, text, "arguments") if inner else call_input(text)
     to.call(name, text_of(inner.get("tool")) or text_of(inner.get("toolName")) or tool, held)

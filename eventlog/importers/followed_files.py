@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from time import monotonic, time_ns
 from typing import BinaryIO, NamedTuple
 
@@ -66,7 +67,7 @@ def follow(
     if format is not None and format not in FORMATS:
         raise ImportFormatError(f"{brief(format)} is no format that can be imported (known: {', '.join(FORMATS)})")
     follower = _Follower(store, format)
-    with WatchedFiles(paths) as watched:
+    with closing(WatchedFiles(paths)) as watched:
         while True:
             for path in watched.due():
                 try:

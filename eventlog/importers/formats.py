@@ -18,10 +18,12 @@ from eventlog.importers.chatgpt import CHATGPT
 from eventlog.importers.claude_code.importer import CLAUDE_CODE
 from eventlog.importers.cline import CLINE
 from eventlog.importers.codex.importer import CODEX
+from eventlog.importers.common.builder import RecordMapping
 from eventlog.importers.common.importer import Importer
 from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse
-from eventlog.importers.common.message_reader import MessageList
-from eventlog.importers.common.message_shapes import ANTHROPIC, OPENAI, family_of
+from eventlog.importers.common.message_lists import conversations
+from eventlog.importers.common.message_reader import RecordLists
+from eventlog.importers.common.message_shapes import ANTHROPIC, OPENAI, shape_of, shape_of_start
 from eventlog.importers.event_jsonl.reader import EventJsonl
 from eventlog.importers.gemini.cli import GEMINI_CLI
 from eventlog.importers.gemini.qwen import QWEN_CODE
@@ -127,6 +129,15 @@ def _tool(records: list[dict[str, Any]]) -> str | None:
     return None
 
 
+def _lists(family: str, mapping: RecordMapping, provider: str) -> RecordLists:
+    """Return the importer of lists of messages in a provider's form."""
+    return RecordLists(mapping, lambda start: shape_of_start(start).family == family, conversations, provider)
+
+
+_LISTS = {
+    ANTHROPIC: _lists(ANTHROPIC, AnthropicMapping(), ANTHROPIC_PROVIDER),
+    OPENAI: _lists(OPENAI, OpenAIChatMapping(), ""),
+}
 _IMPORTERS: tuple[Importer, ...] = (
     EventJsonl(),
     OpenCodeImporter(),
@@ -137,8 +148,7 @@ _IMPORTERS: tuple[Importer, ...] = (
     CODEX,
     *(StreamImporter(name) for name in STREAMS),
     RESPONSES_BODIES,
-    MessageList(ANTHROPIC, ANTHROPIC_PROVIDER, AnthropicMapping()),
-    MessageList(OPENAI, "", OpenAIChatMapping()),
+    *_LISTS.values(),
     AIDER,
     CHATGPT,
     CLINE,
@@ -179,10 +189,6 @@ def detect_in(file: BinaryIO, start: bytes, path: str) -> str:
     try:
         return detect(start, path)
     except ImportFormatError:
-        family = "" if looks_like(start) or kind_of_stream(start) else family_of(file)
-        found = next(
-            (name for name, one in FORMATS.items() if isinstance(one, MessageList) and one.family == family), None
-        )
-        if found is None:
+        if looks_like(start) or kind_of_stream(start) or not (family := shape_of(file).family):
             raise
-        return found
+        return _LISTS[family].name

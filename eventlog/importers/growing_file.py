@@ -7,8 +7,8 @@ it is the same file, is longer, and has the same bytes at the end of what was re
 
 from __future__ import annotations
 
-from io import BufferedReader, RawIOBase
-from typing import TYPE_CHECKING, BinaryIO
+from io import IOBase
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from msgspec.structs import replace
 
@@ -17,15 +17,13 @@ from eventlog.importers.receipts import FileStamp
 from eventlog.importers.reconcile import Reconciliation
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
     from eventlog.importers.common.importer import RecordReader, Report
     from eventlog.store import Store
 
 END = 4096
 """Bytes at the end of what was read by which a file is known again."""
 PIECE = 1 << 16
-"""Bytes that are read at a time."""
+"""Bytes in which the last line feed is looked for at a time."""
 
 
 class GrowingFile:
@@ -55,7 +53,7 @@ class GrowingFile:
         report, begin = self._report, self.read
         events, skipped = report.events, len(report.skipped)
         piece = _Lines(file, begin, _end_of_lines(file, begin, stamp.size), self._end)
-        batches = self._reader.read(BufferedReader(piece, PIECE), self._lines)
+        batches = self._reader.read(cast("BinaryIO", piece), self._lines)
         self._sessions.go_on()
         self._sessions.take(batches if begin else with_content(batches, report, stamp.size))
         self._sessions.finish()
@@ -73,7 +71,7 @@ class GrowingFile:
         )
 
 
-class _Lines(RawIOBase):
+class _Lines(IOBase):
     """The whole lines of a file between two places; `end` has the last bytes that were read."""
 
     def __init__(self, file: BinaryIO, begin: int, stop: int, end: bytes) -> None:
@@ -85,19 +83,14 @@ class _Lines(RawIOBase):
         self.count = 0
         file.seek(begin)
 
-    def readable(self) -> bool:
-        """Say that it can be read."""
-        return True
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Read the next bytes into a buffer; return how many."""
-        into = memoryview(buffer)
-        data = self._file.read(min(len(into), self._stop - self.at))
-        into[: len(data)] = data
+    def readline(self, size: int | None = None, /) -> bytes:
+        """Read the next line, or up to `size` bytes of it."""
+        left = self._stop - self.at
+        data = self._file.readline(left if size is None else min(size, left))
         self.at += len(data)
-        self.count += data.count(b"\n")
+        self.count += data.endswith(b"\n")
         self.end = (self.end + data)[-END:]
-        return len(data)
+        return data
 
 
 def _end_of_lines(file: BinaryIO, begin: int, size: int) -> int:

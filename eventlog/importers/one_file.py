@@ -119,7 +119,10 @@ def _store(store: Store, file: BinaryIO, report: Report, size: int, on_progress:
     begin = file.tell()
 
     def told(batches: Iterator[ImportBatch]) -> Iterator[ImportBatch]:
-        return batches if on_progress is None else _reporting(batches, file, begin, size, on_progress)
+        for batch in batches:
+            yield batch
+            if on_progress is not None:
+                on_progress(file.tell() - begin, size)
 
     batches = told(with_content(FORMATS[report.format].read(file, report.path, report), report, size))
     if report.format == EventJsonl.name:
@@ -147,14 +150,6 @@ def with_content(batches: Iterator[ImportBatch], report: Report, size: int) -> I
         raise ImportFormatError(
             f"{report.path}: no conversation of the format {report.format} is in it{why}{more}", reasons
         )
-
-
-def _reporting(
-    batches: Iterator[ImportBatch], file: BinaryIO, begin: int, size: int, on_progress: Progress
-) -> Iterator[ImportBatch]:
-    for batch in batches:
-        yield batch
-        on_progress(file.tell() - begin, size)
 
 
 def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:

@@ -14,7 +14,7 @@ from eventlog import events as ev
 from eventlog.importers.anthropic.content import PROVIDER as ANTHROPIC
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, CallInput, Kept, UserPart
-from eventlog.importers.common.json_lines import DamagedLineError, dump, has_record, is_array, is_object, parse
+from eventlog.importers.common.json_lines import dump, has_record, is_array, is_object, value_in
 from eventlog.importers.common.message_lists import line_conversations
 from eventlog.importers.common.message_reader import ConversationReader, RecordLists
 from eventlog.importers.openai.items import PROVIDER as OPENAI
@@ -122,13 +122,7 @@ def _thinking(to: RecordBuilder, block: dict[str, Any], api: str) -> None:
     if signature and api.startswith("anthropic"):
         to.reasoning(block["thinking"], metadata=metadata_of(ANTHROPIC, signature=signature), secret=signature)
         return
-    item: object = None
-    if signature.startswith("{") and api.startswith("openai"):
-        try:
-            item, _ = parse(signature.encode())
-        except (DamagedLineError, UnicodeEncodeError):
-            item = None
-    found = object_of(item)
+    found = object_of(value_in(signature) if api.startswith("openai") else None)
     secret, name = text_of(found.get("encrypted_content")), text_of(found.get("id"))
     to.reasoning(block["thinking"], metadata=metadata_of(OPENAI, itemId=name, reasoningEncryptedContent=secret))
 

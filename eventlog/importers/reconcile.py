@@ -57,23 +57,18 @@ class Reconciliation:
                 return
             assert isinstance(first, ev.SessionStarted)
             self._rest()
-            target = self._begun(batch, first)
+            target = self._targets[batch.session] = Target(
+                self._store,
+                batch.session,
+                self._report,
+                lambda info: _same_origin(info, first.origin),
+                _comparable,
+                snapshots=batch.snapshot is not None,
+            )
             if first.parent is not None:
                 batch.items[0] = time, replace(first, parent=self._names.get(first.parent, first.parent))
         target.add(batch.items, batch.bodies, batch.weight, batch.snapshot)
         self._names[batch.session] = target.name()
-
-    def _begun(self, batch: ImportBatch, started: ev.SessionStarted) -> Target:
-        """Return the target of a session that begins with this batch."""
-        target = self._targets[batch.session] = Target(
-            self._store,
-            batch.session,
-            self._report,
-            lambda info: _same_origin(info, started.origin),
-            _comparable,
-            snapshots=batch.snapshot is not None,
-        )
-        return target
 
     def _branch(self, wanted: str, time: int, forked: ev.SessionForked) -> str:
         """Return the session that keeps an abandoned branch; it is made if it is absent."""

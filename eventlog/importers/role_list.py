@@ -29,19 +29,16 @@ ROLES: dict[str, str] = {name: role for role, names in _NAMES.items() for name i
 """The role of each name."""
 
 
-class RoleListMapping:
+class RoleListMapping(OpenAIChatMapping):
     """The mapping; a record is a message."""
 
     format = "role_list"
-
-    def __init__(self) -> None:
-        self._messages = OpenAIChatMapping()
 
     def read(self, record: Any, to: RecordBuilder) -> None:
         """Tell what one message means: that of its role, by OpenAI's mapping."""
         role = _role(record)
         if role:
-            self._messages.read({**record, "role": role}, to)
+            super().read({**record, "role": role}, to)
         else:
             to.skip("a message of an unknown role" if is_object(record) else "not an object")
 

@@ -15,8 +15,7 @@ from contextlib import suppress
 from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 
 class Folder(NamedTuple):
@@ -100,7 +99,7 @@ TICK = 2_000_000_000
 
 
 class WatchedFiles:
-    """Files, and folders with theirs; gives the system's watch back at the end of a `with`."""
+    """Files, and folders with theirs; `close` gives the system's watch back."""
 
     def __init__(self, paths: Sequence[str | os.PathLike[str] | Folder]) -> None:
         self._lately: dict[str, float] = {}
@@ -132,11 +131,7 @@ class WatchedFiles:
                 watch = import_module("watchfiles").watch
                 self._notices = watch(*roots, watch_filter=None, step=200, rust_timeout=1000, yield_on_timeout=True)
 
-    def __enter__(self) -> Self:
-        """Return it."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         """Give the system's watch back."""
         if self._notices is not None:
             self._notices.close()

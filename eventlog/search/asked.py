@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import cast
 
 import msgspec
 
-from eventlog.errors import ArgumentTypeError, CallError, LimitError
+from eventlog.errors import CallError, LimitError
 from eventlog.errors.base import brief
 from eventlog.search.said import KINDS
 from eventlog.search.spacing import has_word, phrase
-from eventlog.validation import require, require_or_none
+from eventlog.validation import each, require, require_or_none
 
 MAX_WORDS = 64
 """Most words and phrases of a search."""
@@ -114,14 +113,11 @@ def asked_for(
     return Asked(match, session, scope, _kinds(kinds), tool, since, until, rolled_back, ranked)
 
 
-def _kinds(kinds: object) -> tuple[int, ...] | None:
-    asked = kinds
+def _kinds(kinds: Iterable[object] | None) -> tuple[int, ...] | None:
     if kinds is None:
         return None
-    if isinstance(kinds, str):
-        raise ArgumentTypeError(f"kinds are a list of {', '.join(KINDS)}, not {brief(asked)}")
-    if isinstance(kinds, Iterable):
-        given = list(cast("Iterable[object]", kinds))
-        if given and all(kind in KINDS for kind in given):
-            return tuple(number for number, kind in enumerate(KINDS) if kind in given)
-    raise CallError(f"kinds are a list of {', '.join(KINDS)}, not {brief(asked)}")
+    rule = f"kinds are a list of {', '.join(KINDS)}"
+    given = each(kinds, rule)
+    if not given or not all(kind in KINDS for kind in given):
+        raise CallError(f"{rule}, not {brief(given)}")
+    return tuple(number for number, kind in enumerate(KINDS) if kind in given)

@@ -142,12 +142,9 @@ class Update:
             case ev.CallAnswered(verdict="deny" | "stop"):
                 self._say(span, event, text)
             case ev.UserMessageAdded() | ev.AssistantMessageStarted():
-                kind = _USER if isinstance(event, ev.UserMessageAdded) else _ASSISTANT
-                begun = Named(self._stream(span), name_of("message", event.message), span.first, kind)
-                if isinstance(event, ev.AssistantMessageStarted):
-                    begun.tool = self._rows.model(event.model)
+                begun = self._rows.put(self._message(span, event, span.first))
+                if begun.kind == _ASSISTANT:
                     self._rows.spend(begun.stream, span.first, span.time, begun.tool, reply=True)
-                self._rows.put(begun)
             case ev.MessageFinished(error=MessageError(name=name)) if name != "aborted":  # a stop is no error
                 model = self._find(span, "message", event.message).tool
                 self._rows.spend(self._stream(span), span.first, span.time, model, error=True)
@@ -170,6 +167,11 @@ class Update:
                 pass
 
     def _begin(self, span: Span, event: ev.PartStarted, text: Callable[[Content], str]) -> None:
+        part = self._rows.put(self._part(span, event, span.first))
+        self._add(part, part.kind, said_by(event, "", text), _saying(span))
+
+    def _part(self, span: Span, event: ev.PartStarted, begun: int) -> Named:
+        """Return a part that an event begins; of a call it is the result."""
         tool = 0
         if isinstance(event.kind, Tool):
             kind, tool = _RESULT, self._rows.label(event.kind.tool)
@@ -177,8 +179,14 @@ class Update:
             kind = _REASONING
         else:
             kind = self._find(span, "message", event.message).kind
-        part = self._rows.put(Named(self._stream(span), name_of("part", event.part), span.first, kind, tool))
-        self._add(part, kind, said_by(event, "", text), _saying(span))
+        return Named(self._stream(span), name_of("part", event.part), begun, kind, tool)
+
+    def _message(self, span: Span, event: ev.UserMessageAdded | ev.AssistantMessageStarted, begun: int) -> Named:
+        """Return a message that an event begins; of an answer it has the model's label."""
+        found = Named(self._stream(span), name_of("message", event.message), begun, _USER)
+        if isinstance(event, ev.AssistantMessageStarted):
+            found.kind, found.tool = _ASSISTANT, self._rows.model(event.model)
+        return found
 
     def _say(
         self,
@@ -312,24 +320,15 @@ class Update:
 
     def _searched(self, span: Span, kind: str, id: str) -> Named:
         """Return a message or part that began in a partition that is not taken in yet."""
-        stream = self._stream(span)
         for session, last in self._ancestors[span.session]:
             for other in stream_spans(self._log, session, 0, last):
                 item = other.item
                 if isinstance(item, DeltaRun) or getattr(item, kind, None) != id:
                     continue
                 if kind == "message" and isinstance(item, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
-                    user = isinstance(item, ev.UserMessageAdded)
-                    model = 0 if isinstance(item, ev.UserMessageAdded) else self._rows.model(item.model)
-                    return Named(stream, name_of(kind, id), other.first, _USER if user else _ASSISTANT, model)
+                    return self._message(span, item, other.first)
                 if kind == "part" and isinstance(item, ev.PartStarted):
-                    if isinstance(item.kind, Tool):
-                        tool = self._rows.label(item.kind.tool)
-                        return Named(stream, name_of(kind, id), other.first, _RESULT, tool)
-                    if isinstance(item.kind, Reasoning):
-                        return Named(stream, name_of(kind, id), other.first, _REASONING)
-                    from_user = self._find(span, "message", item.message).kind
-                    return Named(stream, name_of(kind, id), other.first, from_user)
+                    return self._part(span, item, other.first)
         raise DamagedError(f"the event that begins a {kind} is missing", session=span.session, version=span.first)
 
 

@@ -6,8 +6,8 @@ wire, and the objects of providers' packages, those of their helper streams incl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, TypeAlias, cast
 
 from eventlog.errors import ArgumentValueError, StreamError, UnknownStreamError
 from eventlog.errors.base import brief
@@ -16,29 +16,10 @@ from eventlog.streams.gemini import GeminiReader
 from eventlog.streams.openai_chat import ChatReader
 from eventlog.streams.openai_responses import ResponsesReader
 from eventlog.streams.records import dump, object_of, objects_of, text_of
-from eventlog.streams.steps import Step
+from eventlog.streams.steps import Reader, Step
 from eventlog.validation import a_kind, require_function, require_or_none
 
 API: TypeAlias = Literal["openai-chat", "openai-responses", "anthropic", "gemini"]
-
-
-class Reader(Protocol):
-    """Reads the chunks of one answer of one API."""
-
-    api: str
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the answer has its end; later chunks may tell its usage."""
-        ...
-
-    def take(self, chunk: Mapping[str, Any]) -> Iterable[Step]:
-        """Return the steps of a chunk; `StreamError` for an error of the provider."""
-        ...
-
-    def end(self) -> Iterable[Step]:
-        """Return what is left once the stream is over."""
-        ...
 
 
 _READERS: dict[str, type[Reader]] = {

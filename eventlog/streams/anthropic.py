@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of, unused_id
-from eventlog.streams.steps import Answered, Argued, Called, Closed, Compacted, Ended, Kept, Said, Step, Used
+from eventlog.streams.steps import Answered, Argued, Called, Closed, Compacted, Ended, Kept, Reader, Said, Step, Used
 from eventlog.streams.tokens import anthropic_usage
 
 COMPACTION = "anthropic.compaction"
@@ -48,22 +48,23 @@ class _Block:
         """The block as it began, for one that has no part of its own."""
 
 
-class AnthropicReader:
+class AnthropicReader(Reader):
     """Reads the events of one answer, or a whole answer."""
 
     api = "Anthropic Messages"
 
     def __init__(self) -> None:
+        super().__init__()
         self._blocks: dict[int, _Block] = {}
-        self._ids: set[str] = set()
         self._keys: dict[str, str] = {}
         """Key of the newest call by its id in the stream."""
         self._usage: dict[str, Any] = {}
-        self._reason = ""
-        self.is_over: bool = False
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
         """Whether the answer has its end."""
-        self._calls = 0
-        """Calls that the program has to run."""
+        return self._is_over
 
     def take(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
         """Yield the steps of an event; those of an SDK's helper, which repeat others, have none."""
@@ -83,10 +84,10 @@ class AnthropicReader:
                 if delta.get("stop_details"):
                     yield Kept("anthropic.stop_details", dump(delta["stop_details"]))
             case "message_stop":
-                self.is_over = True
+                self._is_over = True
             case "message":
                 yield from self._message(chunk)
-                self.is_over = True
+                self._is_over = True
             case _:
                 pass
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from eventlog.streams.arguments_at_paths import ArgumentsAtPaths
 from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of, unused_id
-from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, Ended, Kept, Said, Step, Used
+from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, Kept, Reader, Said, Step, Used
 from eventlog.streams.tokens import gemini_usage
 from eventlog.values import File
 
@@ -28,25 +28,18 @@ _REASONS = {
 }
 
 
-class GeminiReader:
+class GeminiReader(Reader):
     """Reads the chunks of one answer, or a whole answer."""
 
     api = "Gemini generateContent"
 
     def __init__(self) -> None:
-        self._reason = ""
-        self._calls = 0
+        super().__init__()
         self._code = ""
         """Key of the code that the provider runs now."""
         self._streamed: tuple[str, ArgumentsAtPaths] | None = None
         """Key of the call whose arguments stream, and its arguments."""
-        self._ids: set[str] = set()
         self._grounding: list[Any] = []
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the answer has its end; later chunks may tell its usage."""
-        return bool(self._reason)
 
     def take(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
         """Yield the steps of a chunk."""
@@ -72,8 +65,7 @@ class GeminiReader:
         yield Closed()
         if self._grounding:
             yield Kept("google.grounding", dump(self._grounding))
-        if self._reason:
-            yield Ended("tool-calls" if self._calls and self._reason == "stop" else self._reason)
+        yield from super().end()
 
     def _part(self, part: dict[str, Any]) -> Iterator[Step]:
         signature = part.get("thoughtSignature")

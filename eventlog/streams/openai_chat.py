@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from eventlog.errors import UnknownStreamError
 from eventlog.streams.records import dump, is_whole, metadata_of, object_of, objects_of, text_of, unused_id
-from eventlog.streams.steps import Argued, Attached, Called, Closed, Ended, Said, Step, Used
+from eventlog.streams.steps import Argued, Attached, Called, Closed, Reader, Said, Step, Used
 from eventlog.streams.tokens import chat_usage
 from eventlog.values import File
 
@@ -48,27 +48,21 @@ class _Call:
         return not (name and arguments and so_far and is_whole(so_far))
 
 
-class ChatReader:
+class ChatReader(Reader):
     """Reads the chunks of one answer, or a whole answer."""
 
     api = "OpenAI Chat Completions"
 
     def __init__(self) -> None:
-        self._calls: list[_Call] = []
+        super().__init__()
+        self._begun: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
-        self._ids: set[str] = set()
         self._details: list[dict[str, Any]] = []
         self._refuses = False
         self._in_call = False
         """Whether nothing but arguments came behind the newest call."""
         self._audio: list[bytes] = []
         self._spoken = "wav"
-        self._reason = ""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the answer has its end; later chunks may tell its usage."""
-        return bool(self._reason)
 
     def take(self, chunk: Mapping[str, Any]) -> Iterable[Step]:
         """Return the steps of a chunk."""
@@ -132,8 +126,7 @@ class ChatReader:
         if self._audio:
             data = b64encode(b"".join(self._audio)).decode()
             yield Attached(File(f"audio/{self._spoken}", f"data:audio/{self._spoken};base64,{data}"))
-        if self._reason:
-            yield Ended("tool-calls" if self._calls and self._reason == "stop" else self._reason)
+        yield from super().end()
 
     # -- texts -------------------------------------------------------------------------------------
 
@@ -244,7 +237,7 @@ class ChatReader:
         name, arguments = text_of(function.get("name")), function.get("arguments")
         call = self._at(delta, name)
         if call is None or not call.goes_on(text_of(delta.get("id")), name, arguments):
-            for earlier in self._calls:
+            for earlier in self._begun:
                 yield from self._begin(earlier)
             call = self._new(delta)
         if not call.begun and name != call.name:
@@ -266,14 +259,15 @@ class ChatReader:
         if isinstance(index, int):
             return self._by_index.get(index)
         if id:
-            return next((call for call in reversed(self._calls) if call.given == id), None)
-        newest = self._calls[-1] if self._calls else None
+            return next((call for call in reversed(self._begun) if call.given == id), None)
+        newest = self._begun[-1] if self._begun else None
         return None if newest is not None and name not in {"", newest.name} else newest
 
     def _new(self, delta: dict[str, Any]) -> _Call:
-        key, index, given = len(self._calls), delta.get("index"), text_of(delta.get("id"))
+        key, index, given = len(self._begun), delta.get("index"), text_of(delta.get("id"))
         call = _Call(key, given, unused_id(self._ids, given, "call"))
-        self._calls.append(call)
+        self._begun.append(call)
+        self._calls += 1
         if isinstance(index, int):
             self._by_index[index] = call
         return call
@@ -286,7 +280,7 @@ class ChatReader:
 
     def _end_calls(self) -> Iterator[Step]:
         """Begin the calls whose arguments have not come: they have none."""
-        for call in self._calls:
+        for call in self._begun:
             yield from self._begin(call)
             if call.held:
                 yield Argued(call.key, call.held)

@@ -19,8 +19,8 @@ from eventlog.streams.steps import (
     Called,
     Closed,
     Compacted,
-    Ended,
     Kept,
+    Reader,
     Said,
     Step,
     Used,
@@ -44,7 +44,7 @@ _ARGUMENTS = frozenset({"response.function_call_arguments.delta", "response.mcp_
 """Events with a piece of JSON arguments; other inputs are read from the whole item."""
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content-filter"}
-_HOSTED = frozenset(
+HOSTED = frozenset(
     {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
 )
 """Calls that the provider runs, with their result in the item."""
@@ -65,28 +65,20 @@ class _Item:
         self.is_said = False
         """Whether any of its text has come."""
         self.annotations: list[Any] = []
-        self.by_provider = _is_hosted(item)
+        self.by_provider = is_hosted(item)
 
 
-class ResponsesReader:
+class ResponsesReader(Reader):
     """Reads the events of one answer, or a whole answer."""
 
     api = "OpenAI Responses"
 
     def __init__(self) -> None:
+        super().__init__()
         self._items: dict[str, _Item] = {}
-        self._ids: set[str] = set()
-        self._reason = ""
-        self._calls = 0
-        """Calls that the program has to run."""
         self._refuses = False
         self._open: tuple[_Item, tuple[str, object]] | None = None
         """The item, and the place in it, of the text that is open."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the answer has its end; later chunks may tell its usage."""
-        return bool(self._reason)
 
     def take(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
         """Yield the steps of an event."""
@@ -114,8 +106,7 @@ class ResponsesReader:
     def end(self) -> Iterator[Step]:
         """Yield what is left once the stream is over; no `Ended` for an answer that broke off."""
         yield Closed(metadata_of(_PROVIDER, refusal=self._refuses or None))
-        if self._reason:
-            yield Ended("tool-calls" if self._calls and self._reason == "stop" else self._reason)
+        yield from super().end()
 
     def _end(self, status: str, response: Mapping[str, Any]) -> Iterator[Step]:
         usage = object_of(response.get("usage"))
@@ -219,7 +210,7 @@ class ResponsesReader:
             yield Argued(item.id, arguments)
         if item.kind == "image_generation_call":
             yield from self._image(item, found)
-        elif item.kind in _HOSTED:
+        elif item.kind in HOSTED:
             yield from self._answered(item.id, found)
 
     @staticmethod
@@ -263,10 +254,11 @@ class ResponsesReader:
         yield from self._done(found)
 
 
-def _is_hosted(item: dict[str, Any]) -> bool:
+def is_hosted(item: dict[str, Any]) -> bool:
+    """Return whether the provider runs the call of an item."""
     kind = text_of(item.get("type"))
     hosted = text_of(object_of(item.get("environment")).get("type")).startswith("container")
-    return kind in _HOSTED or item.get("execution") == "server" or (kind == "shell_call" and hosted)
+    return kind in HOSTED or item.get("execution") == "server" or (kind == "shell_call" and hosted)
 
 
 def _arguments(item: dict[str, Any]) -> str | None:

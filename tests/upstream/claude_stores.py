@@ -8,7 +8,7 @@ import claude_agent_sdk
 import claude_agent_sdk._internal.session_store
 
 import eventlog
-from eventlog.adapters.claude_agent import FORMAT, EverdeltaSessionStore, TranscriptKey
+from eventlog.adapters.claude_agent import MAIN, EverdeltaSessionStore, TranscriptKey
 
 
 class SessionStore(EverdeltaSessionStore):
@@ -24,11 +24,11 @@ class SessionStore(EverdeltaSessionStore):
     @property
     def size(self) -> int:
         """The number of main transcripts."""
-        return len(list(self.store.sessions(format=FORMAT)))
+        return len(list(self.store.sessions(format=MAIN)))
 
     def clear(self) -> None:
         """Erase all transcripts."""
-        for info in list(self.store.sessions(format=FORMAT)):
+        for info in list(self.store.sessions(format=MAIN)):
             self.store.erase(info.id, subsessions="cascade")
         self._seen.clear()
 

@@ -331,29 +331,16 @@ class _FileMapping(ClaudeCodeMapping):
     def __init__(self, reader: _Reader) -> None:
         super().__init__(sidechain=True)  # the records of each are told apart already
         self._reader = reader
-        self.over = False
-        """Whether a record that came before ends the turn with the one that is read."""
-        self.in_order = True
-        """Whether all has come that the record follows which is read."""
 
-    def key(self, record: dict[str, Any], to: RecordBuilder) -> str:
-        del record, to
+    def key(self, record: dict[str, Any]) -> str:
+        del record
         return self.entry.key
 
-    def part(self, key: str, place: int, to: RecordBuilder) -> str:
-        del to
+    def part(self, key: str, place: int) -> str:
         return own_id(key, str(place))
 
     def knows(self, uuid: object) -> bool:
         return self._reader.places.of(uuid) is not None
-
-    def follows(self, record: dict[str, Any]) -> bool:
-        del record
-        return self.in_order
-
-    def ends(self, record: dict[str, Any]) -> bool:
-        del record
-        return self.over
 
     def kept(self, uuids: Sequence[str], to: RecordBuilder) -> tuple[str, ...]:
         del to
@@ -363,8 +350,7 @@ class _FileMapping(ClaudeCodeMapping):
         del to
         self._reader.advance(self.entry, record, self.thread)
 
-    def begin_node(self, message: str, to: RecordBuilder) -> None:
-        del to
+    def begin_node(self, message: str) -> None:
         self.thread.begin_node(message)
         self.thread.newest = {self.thread.node}
 

@@ -82,6 +82,10 @@ class ClaudeCodeMapping:
         self.sidechain = sidechain
         self.titled: bool = False
         """Whether a person gave the title."""
+        self.over: bool = False
+        """Whether a record that came before ends the turn with the one that is read."""
+        self.in_order: bool = True
+        """Whether all has come that this one follows; else the turn that it ends goes on."""
 
     def read(self, record: Any, to: RecordBuilder) -> None:
         """Tell what a record means."""
@@ -96,41 +100,30 @@ class ClaudeCodeMapping:
 
     # -- for subclasses --------------------------------------------------------------------------
 
-    def key(self, record: dict[str, Any], to: RecordBuilder) -> str:
+    def key(self, record: dict[str, Any]) -> str:
         """Return the name of a record, "" if it has none."""
-        del to
         return text_of(record.get("uuid"))
 
-    def part(self, key: str, place: int, to: RecordBuilder) -> str:
+    def part(self, key: str, place: int) -> str:
         """Return the id of a part; "" for one made from its message's."""
-        del key, place, to
+        del key, place
         return ""
 
     def knows(self, uuid: object) -> bool:
         """Whether a record came before."""
-        del uuid
-        return True
+        raise NotImplementedError
 
     def begin(self, record: dict[str, Any], to: RecordBuilder) -> None:
         """Begin a message of a record."""
         del record
         to.conversation.supersede()
 
-    def begin_node(self, message: str, to: RecordBuilder) -> None:
+    def begin_node(self, message: str) -> None:
         """Begin the request for a compaction, or its summary."""
 
     def go_back(self, record: dict[str, Any], to: RecordBuilder) -> None:
         """Go back to the branch of results, if the conversation has left it."""
-
-    def follows(self, record: dict[str, Any]) -> bool:
-        """Whether all that a record follows has come; else the turn that it ends goes on."""
-        del record
-        return True
-
-    def ends(self, record: dict[str, Any]) -> bool:
-        """Whether a record that came before says that the turn is over with this one."""
-        del record
-        return False
+        raise NotImplementedError
 
     def early(self, record: dict[str, Any]) -> Iterable[dict[str, Any]]:
         """Return records with results that came before the calls of this one, if none hold them."""
@@ -139,8 +132,7 @@ class ClaudeCodeMapping:
 
     def kept(self, uuids: Sequence[str], to: RecordBuilder) -> tuple[str, ...]:
         """Return the messages of the records that a compaction keeps (`kept_of`)."""
-        del uuids, to
-        return ()
+        raise NotImplementedError
 
     # -- what is no message ----------------------------------------------------------------------
 
@@ -153,10 +145,10 @@ class ClaudeCodeMapping:
                 metadata = found if is_object(found) else {}
                 before = metadata.get("preTokens")
                 kept = self.kept(kept_of(record), to)
-                self._compact(self.key(record, to), metadata.get("trigger") == "auto", before, to, kept)
+                self._compact(self.key(record), metadata.get("trigger") == "auto", before, to, kept)
             elif subtype == "microcompact_boundary":
                 _clear(record.get("microcompactMetadata"), to)
-            elif subtype in TURN_ENDS and to.conversation.open is not None and self.follows(record):
+            elif subtype in TURN_ENDS and to.conversation.open is not None and self.in_order:
                 to.conversation.supersede()
         elif kind == "summary":
             title = record.get("summary")
@@ -197,7 +189,7 @@ class ClaudeCodeMapping:
             self._user(record, content, to)
 
     def _user(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
-        key = self.key(record, to)
+        key = self.key(record)
         said: list[Any] = []
         results: list[dict[str, Any]] = []
         for block in content:
@@ -220,13 +212,13 @@ class ClaudeCodeMapping:
     def _queued(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
         """Add a prompt that waited: it reaches the model here."""
         self.begin(record, to)
-        message, title = to.fresh(_names(self.key(record, to))), prompt_of({"message": {"content": content}})
+        message, title = to.fresh(_names(self.key(record))), prompt_of({"message": {"content": content}})
         parts = [user_part(block, to.batch, synthetic=False) for block in content]
         _say(ev.UserMessageAdded(message, delivery="queue"), parts, title, "queued prompt", to)
         to.conversation.add(to.time, ev.MessagePromoted(message))
 
     def _assistant(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
-        message, key, conversation = record["message"], self.key(record, to), to.conversation
+        message, key, conversation = record["message"], self.key(record), to.conversation
         foreign, name, cwd = message.get("id"), message.get("model"), record.get("cwd")
         model = Model(PROVIDER, name) if isinstance(name, str) and name else None
         answer = conversation.open
@@ -253,12 +245,12 @@ class ClaudeCodeMapping:
         for early in self.early(record):
             for block in content_of(early) or ():
                 if is_object(block) and block.get("tool_use_id") in conversation.calls:
-                    _result(self.key(early, to), block, early.get("toolUseResult"), to)
-        if self.ends(record) and conversation.open is not None:
+                    _result(self.key(early), block, early.get("toolUseResult"), to)
+        if self.over and conversation.open is not None:
             conversation.supersede()
 
     def _block(self, key: str, place: int, block: Any, to: RecordBuilder) -> None:
-        part = self.part(key, place, to) or to.next_part()
+        part = self.part(key, place) or to.next_part()
         text = block.get("text") if isinstance(block, OBJECT) and block.get("type") == "text" else block
         if isinstance(text, str):
             to.text(text, part=part)
@@ -276,7 +268,7 @@ class ClaudeCodeMapping:
         if conversation.compaction is not None:
             conversation.add(to.time, ev.CompactionFailed(conversation.compaction[0], "no summary followed"))
         message = to.fresh(_names(key))
-        self.begin_node(message, to)
+        self.begin_node(message)
         to.begun = True
         tokens = before if isinstance(before, int) and not isinstance(before, bool) and 0 <= before < 1 << 53 else None
         part = conversation.compact(to.time, message, auto=auto, before=tokens, kept=Kept(kept))
@@ -284,14 +276,14 @@ class ClaudeCodeMapping:
 
     def _summary(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
         """Complete the compaction under way with its summary."""
-        key, conversation = self.key(record, to), to.conversation
+        key, conversation = self.key(record), to.conversation
         if conversation.compaction is None:
             self._compact(key and f"{key}:marker", auto=False, before=None, to=to)
         assert conversation.compaction is not None
         part, asked = conversation.compaction
         conversation.compaction = None
         text, message = "\n\n".join(texts_of(content)), to.fresh(_names(key))
-        self.begin_node(message, to)
+        self.begin_node(message)
         kinds: list[tuple[Text | Reasoning, str, str]] = [(Text(to.batch.content(text)), text, "text")]
         if not conversation.summary(to.time, part, asked, message, kinds):
             to.skip(COVERS_NOTHING)

@@ -103,7 +103,7 @@ class _Reader:
         self.conversation = Conversation(bounded_id(identity), self.report, started, time)
         self.report.sessions.append(self.conversation.session)
         provider = text_of(meta.get("model_provider")) or items.PROVIDER
-        self.rollout = Rollout(self.conversation, self.report, provider, started.directory, time)
+        self.rollout = Rollout(self.conversation, provider, started.directory, time)
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -111,6 +111,7 @@ class _Reader:
         """Add the events of one record, and its remainder."""
         if entry.time is not None:
             self.rollout.time = entry.time
+        self.rollout.begin(entry.line)
         self.conversation.remainder.plain = entry.plain
         if not is_object(entry.record):
             self.report.skip(entry.line, "not an object")
@@ -126,7 +127,7 @@ class _Reader:
 
     def _record(self, kind: str, line: int, payload: dict[str, Any]) -> None:
         if kind == "response_item":
-            self.rollout.item(line, payload)
+            self.rollout.item(payload)
         elif kind == "event_msg":
             self._event(line, payload)
         elif kind == "turn_context":
@@ -182,7 +183,7 @@ class _Reader:
             self.conversation.interrupt_all(ABORTED)
         elif kind in {"error", "stream_error"}:
             self.rollout.add_unmatched(ALL_KINDS)
-            self._failed(line, event)
+            self._failed(event)
         elif kind == "thread_name_updated":
             self.rollout.titled = True
             self.conversation.rename(self.rollout.time, text_of(event.get("thread_name")))
@@ -259,9 +260,9 @@ class _Reader:
             self.conversation.interrupt_all(_error(error))
         self.conversation.supersede()
 
-    def _failed(self, line: int, event: dict[str, Any]) -> None:
+    def _failed(self, event: dict[str, Any]) -> None:
         inner = event.get("error")
-        self.rollout.answer(line)
+        self.rollout.opened()
         self.conversation.interrupt_all(_error(inner if is_object(inner) else event))
 
     def _roll_back(self, turns: object) -> None:
@@ -283,7 +284,7 @@ class _Reader:
         text = text_of(record.get("message")) or summary_of(history)
         opaque = next((item for item in history if text_of(item.get("type")) in COMPACTIONS), None)
         if opaque is not None and not text:
-            self.rollout.compact(line, opaque, history)
+            self.rollout.compact(opaque, history)
             return
         part = self.conversation.compact(
             self.rollout.time, f"line-{line}:marker", auto=self.conversation.open is not None, before=self.context
@@ -314,7 +315,7 @@ class _Reader:
         if item.get("role") != "assistant":
             said, _ = items.user_parts(content, self.conversation.batch, synthetic=True)
             if said:
-                self.rollout.user(f"{name}:again", said, synthetic=True)
+                self.rollout.say(f"{name}:again", said, synthetic=True)
         elif texts:
             message = ev.AssistantMessageStarted(f"{name}:again", self.conversation.last_user, model=self.rollout.model)
             self.conversation.answer(self.rollout.time, message)

@@ -12,36 +12,32 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog.importers.codex.records import Duplicates, injected, prompt_of
+from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation import Conversation
-from eventlog.importers.common.conversation_parts import (
-    ABORTED,
-    CallInput,
-    OpenAnswer,
-    OpenCall,
-    UserPart,
-)
-from eventlog.importers.common.importer import Report, bounded_id
+from eventlog.importers.common.conversation_parts import ABORTED, CallInput, OpenAnswer, OpenCall, UserPart
+from eventlog.importers.common.importer import bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.openai import items
-from eventlog.importers.openai.items import OutputItem, call_of, is_call, is_output, output_of
+from eventlog.importers.openai.items import OutputItem, call_of, is_call, is_output, output_of, reasoning_of
+from eventlog.importers.openai.messages import tell_blocks
 from eventlog.streams.openai_responses import COMPACTION, COMPACTIONS
 from eventlog.streams.records import metadata_of, number_of, text_of
-from eventlog.values import Limits, Model, Opaque, Snapshot, Text, Todo, Tool, target_of
+from eventlog.values import Limits, Model, Opaque, Snapshot, Todo, Tool, target_of
 
 ALL_KINDS = ("user", "assistant", "reasoning")
 _PROGRESS = ("exit_code", "success", "status", "duration", "cwd", "process_id", "source", "invocation")
 """Fields of the event that ends a call that become its progress."""
 
 
-class Rollout:
+class Rollout(RecordBuilder):
     """State of a session's conversation while its file is read."""
 
-    def __init__(self, conversation: Conversation, report: Report, provider: str, directory: str, time: int) -> None:
-        self.conversation = conversation
-        self.report = report
+    def __init__(self, conversation: Conversation, provider: str, directory: str, time: int) -> None:
+        super().__init__(conversation, time)
         self.provider: str = provider
-        self.time = time
+        self._place = 0
+        """Number of the line's next part."""
         self.duplicates: Duplicates = Duplicates()
         self.ids: RecordIndex = RecordIndex()
         """Ids of messages, and of calls with "c:" before them."""
@@ -49,7 +45,6 @@ class Rollout:
         """Version before each prompt."""
         self.ended: bool = False
         """Whether what the model says next is another answer."""
-        self.model: Model | None = None
         self.effort: str | None = None
         self.cwd: str | None = directory or None
         self.window: int = 0
@@ -58,6 +53,23 @@ class Rollout:
         """Newest message of the user's by the hash of its texts."""
         self.compacted: str = ""
         """Cipher of the newest compaction."""
+
+    def begin(self, line: int) -> None:
+        """Begin the record of a line."""
+        self.number, self._place = line, 0
+
+    def fresh(self, wanted: Sequence[str]) -> str:
+        """Return an unused message id: the item's, else the line's."""
+        for one in filter(None, wanted):
+            name = bounded_id(one)
+            if not name.startswith("line-") and self.ids.put(name, 0):
+                return name
+        return f"line-{self.number}"
+
+    def next_part(self) -> str:
+        """Return the id of the line's next part."""
+        self._place += 1
+        return f"line-{self.number}:{self._place - 1}"
 
     def settings(self, fields: dict[str, Any], effort: str) -> None:
         """Set the model, its effort (member `effort`) and the directory, if they are given."""
@@ -79,33 +91,33 @@ class Rollout:
 
     # -- items -----------------------------------------------------------------------------------
 
-    def item(self, line: int, item: dict[str, Any]) -> None:
+    def item(self, item: dict[str, Any]) -> None:
         """Handle a `response_item`."""
         kind = text_of(item.get("type")) or ("message" if "role" in item else "")
         if kind == "message":
-            self._message(line, item)
+            self._message(item)
         elif kind == "reasoning":
-            self._reasoning(line, item)
+            self._reasoning(item)
         elif is_call(item):
-            self._call(line, item)
+            self._call(item)
         elif is_output(item):
-            self._output(line, item)
+            self._output(item)
         elif kind == "ghost_snapshot":
             commit = item.get("ghost_commit")
             name = text_of(commit.get("id")) if is_object(commit) else ""
             if name:
-                answer = self.answer(line)
-                self.conversation.add(self.time, ev.PartStarted(answer.id, f"line-{line}:0", Snapshot(name)))
-                self.report.parts += 1
+                answer = self.opened()
+                self.conversation.add(self.time, ev.PartStarted(answer.id, self.next_part(), Snapshot(name)))
+                self.conversation.report.parts += 1
         elif kind == "agent_message":
             self.add_unmatched(ALL_KINDS)
-            self._prompt(line, item.get("content"), synthetic=True, agent=text_of(item.get("author")))
+            self._prompt(item.get("content"), synthetic=True, agent=text_of(item.get("author")))
         elif kind in COMPACTIONS:
-            self.compact(line, item)
+            self.compact(item)
         else:
-            self.report.skip(line, f"an item of unknown type {kind[:40]!r}" if kind else "an item without a type")
+            self.skip(f"an item of unknown type {kind[:40]!r}" if kind else "an item without a type")
 
-    def compact(self, line: int, item: dict[str, Any], history: Sequence[dict[str, Any]] = ()) -> None:
+    def compact(self, item: dict[str, Any], history: Sequence[dict[str, Any]] = ()) -> None:
         """Add a compaction that only its provider can read.
 
         `history` are the items that it leaves beside itself: messages of the user's, so far.
@@ -117,31 +129,23 @@ class Rollout:
         self.compacted = secret
         texts = [tuple(items.texts_of(left.get("content"))) for left in history]
         kept = [name for said in texts if said and (name := self.told.get(hash(said)))]
-        answer = self.answer(line)
-        opaque = Opaque(
-            COMPACTION, self.conversation.batch.content(dump(item)), target_of(answer.model), kept=tuple(kept)
-        )
-        self.conversation.complete(self.time, f"line-{line}:compaction", opaque)
+        answer = self.opened()
+        opaque = Opaque(COMPACTION, self.batch.content(dump(item)), target_of(answer.model), kept=tuple(kept))
+        self.conversation.complete(self.time, f"line-{self.number}:compaction", opaque)
 
-    def _fresh(self, line: int, item: dict[str, Any]) -> str:
-        """Return an unused message id: the item's, else the line's."""
-        wanted = text_of(item.get("id"))
-        name = bounded_id(wanted) if wanted else ""
-        if name and not name.startswith("line-") and self.ids.put(name, 0):
-            return name
-        return f"line-{line}"
-
-    def _message(self, line: int, item: dict[str, Any]) -> None:
+    def _message(self, item: dict[str, Any]) -> None:
         content = item.get("content", item.get("message"))
         texts = items.texts_of(content)
         role = text_of(item.get("role"))
         if role == "assistant":
             self.add_unmatched(("user", "reasoning"))
             if self.duplicates.add_item("assistant", texts):
-                self._assistant_message(line, item, content)
+                name = text_of(item.get("id"))
+                self.opened(name)
+                tell_blocks(self, content, metadata_of(items.PROVIDER, itemId=name, phase=text_of(item.get("phase"))))
             return
         if role not in {"user", "developer", "system"}:
-            self.report.skip(line, "a message of an unknown role")
+            self.skip("a message of an unknown role")
             return
         own = role == "user" and not all(map(injected, texts)) if texts else role == "user"
         if role == "user" and not self.duplicates.add_item("user", texts):
@@ -155,22 +159,20 @@ class Rollout:
         name = text_of(item.get("model"))
         if name:
             self.settings({"model": name}, "effort")
-        self._prompt(line, content, synthetic=not own, agent="" if role == "user" else role, item=item)
+        self._prompt(content, synthetic=not own, agent="" if role == "user" else role, id=text_of(item.get("id")))
 
-    def _prompt(
-        self, line: int, content: object, *, synthetic: bool, agent: str = "", item: dict[str, Any] | None = None
-    ) -> None:
+    def _prompt(self, content: object, *, synthetic: bool, agent: str = "", id: str = "") -> None:
         """Add a user message."""
-        said, strange = items.user_parts(content, self.conversation.batch, synthetic=synthetic)
+        said, strange = items.user_parts(content, self.batch, synthetic=synthetic)
         if strange:
-            self.report.skip(line, f"{strange} blocks of a user message that are neither text nor a file")
+            self.skip(f"{strange} blocks of a user message that are neither text nor a file")
         if not synthetic:
             self.prompts.append(self.conversation.version)
             if not self.conversation.title and not self.titled:
                 self.conversation.rename(self.time, prompt_of(items.texts_of(content)))
-        self.user(self._fresh(line, item or {}), said, synthetic=synthetic, agent=agent)
+        self.say(self.fresh([id]), said, synthetic=synthetic, agent=agent)
 
-    def user(self, message: str, said: list[UserPart], *, synthetic: bool, agent: str = "") -> None:
+    def say(self, message: str, said: list[UserPart], *, synthetic: bool, agent: str = "") -> None:
         """Add a user message of these parts."""
         texts = tuple([part.held for part in said if part.field == "text"])
         self.told[hash(texts)] = message
@@ -178,14 +180,14 @@ class Rollout:
         self.conversation.user(self.time, added_, said)
         self.ended = False
 
-    def answer(self, line: int, item: dict[str, Any] | None = None) -> OpenAnswer:
-        """Return the open answer, or a new one."""
+    def opened(self, id: str = "") -> OpenAnswer:
+        """Return the open answer, or a new one, which has this id if that is unused."""
         answer = self.conversation.open
         if answer is not None and not self.ended:
             return answer
         self.ended = False
         message = ev.AssistantMessageStarted(
-            self._fresh(line, item or {}),
+            self.fresh([id]),
             self.conversation.last_user,
             model=self.model,
             variant=self.effort,
@@ -193,70 +195,41 @@ class Rollout:
         )
         return self.conversation.answer(self.time, message)
 
-    def _assistant_message(self, line: int, item: dict[str, Any], content: object) -> None:
-        phase, name = text_of(item.get("phase")), text_of(item.get("id"))
-        metadata = metadata_of(items.PROVIDER, itemId=name, phase=phase)
-        self.answer(line, item)
-        blocks: list[Any] = content if is_array(content) else [content]
-        for number, block in enumerate(blocks):
-            part = f"line-{line}:{number}"
-            texts = items.texts_of([block])
-            found = None if texts or not is_object(block) else items.file_of(block, self.conversation.batch)
-            if texts:
-                self.conversation.text(self.time, part, texts[0], metadata)
-            elif found is not None:
-                self.conversation.remainder.move(found[1], found[2])
-                self.conversation.complete(self.time, part, found[0])
-            elif not (is_object(block) and block.get("type") == "input_image"):
-                self.report.skip(line, f"content block {number} of an assistant message is of an unknown type")
-
-    def _reasoning(self, line: int, item: dict[str, Any]) -> None:
-        texts = [*items.texts_of(item.get("summary")), *items.texts_of(item.get("content"))]
-        secret, name = text_of(item.get("encrypted_content")), text_of(item.get("id"))
+    def _reasoning(self, item: dict[str, Any]) -> None:
+        texts = items.thoughts_of(item)
         self.add_unmatched(("user",))
-        fresh = self.duplicates.add_item("reasoning", texts)
-        told: list[str] = texts if fresh else []
-        if secret and not told:
-            told = [""]
+        told = reasoning_of(item, texts if self.duplicates.add_item("reasoning", texts) else [])
         if told:
-            self.answer(line)
-        for number, text in enumerate(told):
-            last = number == len(told) - 1
-            metadata = metadata_of(items.PROVIDER, itemId=name, reasoningEncryptedContent=secret if last else "")
-            self.conversation.reasoning(
-                self.time, f"line-{line}:{number}", text, metadata, secret=secret if last else ""
-            )
+            self.opened()
+        for text, metadata, secret in told:
+            self.reasoning(text, metadata=metadata, secret=secret)
 
     # -- calls -------------------------------------------------------------------------------------
 
-    def _start(self, line: int, kind: Tool, given: CallInput) -> None:
+    def _start(self, kind: Tool, given: CallInput) -> None:
         """Add a call, to another answer if the open one has a call with its id."""
         self.add_unmatched(ALL_KINDS)
-        answer = self.answer(line)
-        if kind.call in answer.call_ids:
+        if kind.call in self.opened().call_ids:
             self.ended = True
-            self.answer(line)
+            self.opened()
         self.ids.put(f"c:{kind.call}", 0)
-        self.conversation.call(self.time, f"line-{line}:0", kind, given)
+        self.conversation.call(self.time, self.next_part(), kind, given)
 
-    def _call(self, line: int, item: dict[str, Any]) -> None:
-        kind, given = call_of(item, f"line-{line}")
-        self._start(line, kind, given)
-        output = output_of(item, self.conversation.batch)
+    def _call(self, item: dict[str, Any]) -> None:
+        kind, given = call_of(item, f"line-{self.number}")
+        self._start(kind, given)
+        output = output_of(item, self.batch)
         if output is not None:
             self._result(kind.call, output)
 
-    def _output(self, line: int, item: dict[str, Any]) -> None:
-        output = output_of(item, self.conversation.batch)
+    def _output(self, item: dict[str, Any]) -> None:
+        output = output_of(item, self.batch)
         assert output is not None
-        name = output.call
-        if not name:
-            calls = self.conversation.calls.items()
-            name = next((found for found, call in calls if call.tool == text_of(item.get("name"))), "")
+        name = output.call or self.open_call(text_of(item.get("name")))
         call = self._result(name, output)
         if call is None:
-            if not self.conversation.hold(name, line, output.result):
-                self.report.skip(line, "a result for a call that is not open")
+            if not self.conversation.hold(name, self.number, output.result):
+                self.skip("a result for a call that is not open")
             return
         self.ended = self.ended or call.answer is self.conversation.open
         if call.tool == "update_plan" and not output.result.failed:
@@ -271,28 +244,24 @@ class Rollout:
 
     def add_unmatched(self, kinds: tuple[str, ...]) -> None:
         """Add the waiting events of these kinds that no item repeats."""
+        line = self.number
         for event in self.duplicates.pop_unmatched(kinds):
-            part = f"line-{event.line}:0"
+            self.begin(event.line)
             if event.kind == "user":
                 own = not injected(event.text)
                 if own:
                     self.prompts.append(self.conversation.version)
                     self.conversation.rename(event.time, self.conversation.title or prompt_of([event.text]))
-                said = (
-                    [UserPart(Text(self.conversation.batch.content(event.text), not own), event.text, "text")]
-                    if event.text
-                    else []
-                )
-                for url in event.images:
-                    found = items.file_of({"type": "input_image", "image_url": url}, self.conversation.batch)
-                    said += [] if found is None else [UserPart(*found)]
-                self.user(f"line-{event.line}", said, synthetic=not own)
+                content = [{"type": "input_image", "image_url": url} for url in event.images]
+                said, _ = items.user_parts([event.text or None, *content], self.batch, synthetic=not own)
+                self.say(f"line-{event.line}", said, synthetic=not own)
                 continue
-            self.answer(event.line)
+            self.opened()
             if event.kind == "assistant":
-                self.conversation.text(event.time, part, event.text)
+                self.conversation.text(event.time, self.next_part(), event.text)
             else:
-                self.conversation.reasoning(event.time, part, event.text)
+                self.conversation.reasoning(event.time, self.next_part(), event.text)
+        self.begin(line)
 
 
 def progress_of(event: dict[str, Any]) -> dict[str, Any]:

@@ -148,13 +148,12 @@ class RecordBuilder:
         tool: str,
         input: CallInput | Mapping[str, Any] | str = "{}",
         *,
-        part: str = "",
         provider_executed: bool = False,
         metadata: Json | None = None,
     ) -> str:
         """Add a call to the open answer; return its id, another one if that is taken.
 
-        `input` is the record's own object, or JSON text. `part` and `metadata` are as in `text`;
+        `input` is the record's own object, or JSON text. `metadata` is as in `text`;
         `provider_executed` says that the provider runs the tool.
         """
         if not isinstance(input, CallInput):
@@ -163,9 +162,8 @@ class RecordBuilder:
             else:
                 input = CallInput(dump(input), input, "input")
         require(str, call, "the id of a call is a str")
-        part = part or self.next_part()
         kind = Tool(self._unused(call), tool, provider_executed, metadata)
-        self.conversation.call(self.time, part, kind, input)
+        self.conversation.call(self.time, self.next_part(), kind, input)
         return kind.call
 
     def result(

@@ -117,6 +117,14 @@ def parse(data: bytes) -> tuple[Any, bool]:
     return value, plain
 
 
+def value_in(text: object) -> Any:
+    """Return the JSON value in a text; None for anything else."""
+    try:
+        return parse(text.encode())[0] if isinstance(text, str) else None
+    except (DamagedLineError, UnicodeEncodeError):
+        return None
+
+
 def _parse_slowly(data: bytes) -> Any:
     try:
         text = data.decode()

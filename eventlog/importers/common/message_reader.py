@@ -22,8 +22,7 @@ from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import UserPart
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object, milliseconds, title_of
-from eventlog.importers.common.message_lists import ListedConversation, conversations
-from eventlog.importers.common.message_shapes import family as family_of_start
+from eventlog.importers.common.message_lists import ListedConversation
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.record_tree import RecordTree
 from eventlog.importers.common.remainder import AROUND
@@ -201,14 +200,6 @@ class RecordLists:
         self.mapping.read(value, reader)
         reader.conversation.end_record(reader.time, number, value)
         reader.tree.end_record()
-
-
-class MessageList(RecordLists):
-    """Importer of lists of messages in a provider's form."""
-
-    def __init__(self, family: str, provider: str, mapping: RecordMapping) -> None:
-        super().__init__(mapping, lambda start: family_of_start(start) == family, conversations, provider)
-        self.family = family
 
 
 def time_of(fields: dict[str, Any]) -> int | None:

@@ -29,7 +29,10 @@ _ANTHROPIC_BLOCKS = frozenset(
 
 
 class Shape(NamedTuple):
-    """Shape of a file or line: its kind, the member with the messages, and their provider."""
+    """Shape of a file or line: its kind, the member with the messages, and their provider.
+
+    `family` is `OPENAI`, `ANTHROPIC`, or "" for no list of messages.
+    """
 
     kind: str
     """"array", "object", "reply", "messages", "conversations", "none" or "".
@@ -41,24 +44,14 @@ class Shape(NamedTuple):
     family: str = ""
 
 
-def family(start: bytes) -> str:
-    """Return the provider whose messages a file begins with.
-
-    `OPENAI`, `ANTHROPIC`, or "" for no list of messages.
-    """
-    return _shape(start).family
-
-
-def family_of(file: BinaryIO) -> str:
-    """Return the provider whose messages begin in a file's first `FURTHEST` bytes."""
-    return shape_of(file).family
-
-
 def shape_of(file: BinaryIO) -> Shape:
-    """Return the shape of a file, whose position stays the same."""
+    """Return the shape of a file, whose position stays the same.
+
+    Its messages may begin anywhere in its first `FURTHEST` bytes.
+    """
     begin = file.tell()
     start = read_beginning(file)
-    shape = _shape(start)
+    shape = shape_of_start(start)
     if not shape.family and start.lstrip(_BLANK)[:1] in {b"{", b"["}:
         file.seek(begin)
         shape = _further(file, start) or shape
@@ -90,7 +83,8 @@ class _Bounded(io.RawIOBase):
         return data
 
 
-def _shape(start: bytes) -> Shape:
+def shape_of_start(start: bytes) -> Shape:
+    """Return the shape of a file that begins with these bytes."""
     data = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     first, _, rest = data.partition(b"\n")
     if data.startswith(b"["):

@@ -23,9 +23,6 @@ class RecordIndex:
         self._hashes = array("Q", bytes(8 * _FIRST))
         self._values = array("Q", bytes(8 * _FIRST))
 
-    def __len__(self) -> int:
-        return self._count
-
     def get(self, key: str | bytes) -> int | None:
         """Return the number of `key`, or None."""
         hashes = self._hashes

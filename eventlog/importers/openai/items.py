@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from eventlog.importers.common.conversation_parts import CallInput, CallResult, UserPart
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.streams.openai_responses import HOSTED, is_hosted
 from eventlog.streams.records import is_whole, metadata_of, text_of
-from eventlog.values import Attachment, File, Text, Tool
+from eventlog.values import Attachment, File, Json, Text, Tool
 
 PROVIDER = "openai"
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "Text"})
@@ -98,13 +99,13 @@ def user_parts(content: object, batch: ImportBatch, *, synthetic: bool) -> tuple
             continue
         found = file_of(block, batch) if is_object(block) else None
         if found is None:
-            strange += not (block is None or (is_object(block) and _empty(block)))
+            strange += not (block is None or (is_object(block) and is_stripped(block)))
         else:
             parts.append(UserPart(*found))
     return parts, strange
 
 
-def _empty(block: dict[str, Any]) -> bool:
+def is_stripped(block: dict[str, Any]) -> bool:
     """Whether a block is an image that is not there: recorders that strip media leave these."""
     return block.get("type") == "input_image" and block.get("image_url") is None
 
@@ -115,15 +116,27 @@ def attachments_of(content: object, batch: ImportBatch) -> tuple[Attachment, ...
     return tuple(Attachment(entry[0].mime, entry[0].url, entry[0].filename) for entry in found if entry is not None)
 
 
+def thoughts_of(item: dict[str, Any]) -> list[str]:
+    """Return the texts of a reasoning item."""
+    return [*texts_of(item.get("summary")), *texts_of(item.get("content"))]
+
+
+def reasoning_of(item: dict[str, Any], texts: list[str]) -> list[tuple[str, Json | None, str]]:
+    """Return these texts of a reasoning item, each with its metadata; the last has the cipher."""
+    secret, name = text_of(item.get("encrypted_content")), text_of(item.get("id"))
+    said = texts or ([""] if secret else [])
+    owned = [*[""] * (len(said) - 1), secret]
+    return [
+        (text, metadata_of(PROVIDER, itemId=name, reasoningEncryptedContent=own), own)
+        for text, own in zip(said, owned, strict=False)
+    ]
+
+
 _OUTPUTS = frozenset({"tool_search_output", "tool_result", "function_result"})
 """Results whose items have other types than `…_output`, or another member."""
-_PROVIDERS = frozenset(
-    {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
-)
-"""Calls that the provider runs, with their result in the item."""
 _TOOLS = {"local_shell_call": "local_shell", "tool_search_call": "tool_search"}
 _NAMED = frozenset({"function_call", "custom_tool_call", "tool_call", "mcp_call"})
-_KNOWN = _NAMED | _PROVIDERS | _TOOLS.keys()
+_KNOWN = _NAMED | HOSTED | _TOOLS.keys()
 _INPUTS = ("arguments", "input", "action", "operation")
 _RESULTS = ("error", "output", "outputs", "results", "tools", "result")
 _MEDIA = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp"}
@@ -169,17 +182,16 @@ def call_of(item: dict[str, Any], fallback: str) -> tuple[Tool, CallInput]:
     if is_object(function) and not tool:
         tool = text_of(function.get("name"))
     about = metadata_of(PROVIDER, itemId=text_of(item.get("id")), namespace=text_of(item.get("namespace")))
-    environment = item.get("environment")
-    hosted = is_object(environment) and text_of(environment.get("type")).startswith("container")
-    provider = kind in _PROVIDERS or item.get("execution") == "server" or (kind == "shell_call" and hosted)
-    return Tool(_id_of(item) or fallback, tool, provider, about), call_input(given)
+    return Tool(_id_of(item) or fallback, tool, is_hosted(item), about), call_input(given)
 
 
 def output_of(item: dict[str, Any], batch: ImportBatch) -> OutputItem | None:
     """Return the result in an output, or in a call that the provider ran, else None."""
     kind, call = text_of(item.get("type")), text_of(item.get("call_id"))
-    if kind in _PROVIDERS or not is_output(item):
-        return _provided(kind, item, batch) if kind in _PROVIDERS else None
+    if kind in HOSTED:
+        return _provided(kind, item, batch)
+    if not is_output(item):
+        return None
     if "local" in kind:
         call = call or text_of(item.get("id"))
     failed = item.get("status") == "failed" or bool(item.get("error"))

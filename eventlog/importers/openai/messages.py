@@ -111,7 +111,7 @@ def tell_blocks(to: RecordBuilder, content: object, metadata: Json | None = None
             to.text(texts[0], metadata=metadata or (_REFUSAL if refused else None))
         elif found is not None:
             to.file(*found)
-        elif block is not None:
+        elif not (block is None or (is_object(block) and items.is_stripped(block))):
             to.skip(f"content block {place} of an assistant message is of an unknown type")
 
 

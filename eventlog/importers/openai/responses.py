@@ -86,16 +86,11 @@ def _begin(to: RecordBuilder, name: str = "") -> None:
 
 
 def _reasoning(to: RecordBuilder, item: dict[str, Any]) -> None:
-    texts = [*items.texts_of(item.get("summary")), *items.texts_of(item.get("content"))]
-    secret, name = text_of(item.get("encrypted_content")), text_of(item.get("id"))
-    if not texts and secret:
-        texts = [""]
-    if texts:
+    told = items.reasoning_of(item, items.thoughts_of(item))
+    if told:
         _begin(to)
-    for number, text in enumerate(texts, 1):
-        own = secret if number == len(texts) else ""
-        about = metadata_of(items.PROVIDER, itemId=name, reasoningEncryptedContent=own)
-        to.reasoning(text, metadata=about, secret=own)
+    for text, about, secret in told:
+        to.reasoning(text, metadata=about, secret=secret)
 
 
 def _call(to: RecordBuilder, item: dict[str, Any]) -> None:
@@ -141,20 +136,17 @@ _ONLY_RESPONSES = frozenset(
 _BLOCKS = frozenset({"input_text", "output_text", "input_image", "input_file", "refusal"})
 
 
-class ResponsesBodyMapping:
+class ResponsesBodyMapping(OpenAIResponsesMapping):
     """The mapping; a record is an item, or a text of the user."""
 
     format = "openai_responses"
-
-    def __init__(self) -> None:
-        self._items = OpenAIResponsesMapping()
 
     def read(self, record: Any, to: RecordBuilder) -> None:
         """Tell what one item means."""
         if isinstance(record, str):
             to.user(record)
         else:
-            self._items.read(record, to)
+            super().read(record, to)
 
 
 def _is_item(value: object) -> bool:

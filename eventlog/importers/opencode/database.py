@@ -55,11 +55,9 @@ class OpenCodeDatabase:
         """Yield the events of all sessions, those of a parent before those of its sub-agents."""
         import sqlite3
 
-        name = getattr(file, "name", None)
-        if not isinstance(name, str) or not Path(name).is_file():
-            raise ImportFormatError(f"{path}: a database is imported by its path, not as an open file without one")
+        name = _path_of(file, path)
         try:
-            database = _opened(os.path.abspath(name))  # noqa: PTH100  # links stay
+            database = _opened(name)
             try:
                 yield from _sessions(database, report)
             finally:
@@ -72,6 +70,14 @@ class OpenCodeDatabase:
             if _code(error) == sqlite3.SQLITE_NOTADB:
                 raise ImportFormatError(f"{path}: no database: {error}") from error
             raise DamagedError(f"{path}: the database is damaged: {error}") from error
+
+
+def _path_of(file: BinaryIO, path: str) -> str:
+    """Return the absolute path of an open file, links kept."""
+    name = getattr(file, "name", None)
+    if not isinstance(name, str) or not Path(name).is_file():
+        raise ImportFormatError(f"{path}: OpenCode's store is imported by its path, not as an open file without one")
+    return os.path.abspath(name)  # noqa: PTH100
 
 
 def _opened(path: str) -> sqlite3.Connection:
@@ -203,10 +209,8 @@ class OpenCodeStorage:
 
     def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
         """Yield the session's events."""
-        name = getattr(file, "name", None)
-        if not isinstance(name, str) or not Path(name).is_file():
-            raise ImportFormatError(f"{path}: a session of OpenCode's storage is imported by its path")
-        info, root = _object(Path(name), report), Path(os.path.abspath(name)).parents[2]  # noqa: PTH100  # links stay
+        name = Path(_path_of(file, path))
+        info, root = _object(name, report), name.parents[2]
         session = text_of((info or {}).get("id"))
         if info is None or not _is_name(session):
             raise ImportFormatError(f"{path}: no session of OpenCode: it has no id")

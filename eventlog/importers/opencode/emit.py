@@ -100,15 +100,10 @@ def _message_of_event(event: ev.Event, owner: dict[str, str]) -> str | None:
 def session_of(started: ev.SessionStarted, created: int, title: str) -> Record:
     """Return the export's `info` as far as events have it."""
     origin = started.origin
-    info: Record = {"id": origin.foreign_id if origin is not None else "", "title": title, "time": {"created": created}}
-    if origin is not None and origin.version:
-        info["version"] = origin.version
-    if started.directory:
-        info["directory"] = started.directory
-    if started.agent:
-        info["agent"] = started.agent
-    if started.parent is not None:
-        info["parentID"] = started.parent
+    id, version = (origin.foreign_id, origin.version) if origin is not None else ("", "")
+    info: Record = {"id": id, "title": title, "time": {"created": created}}
+    more = {"version": version, "directory": started.directory, "agent": started.agent, "parentID": started.parent}
+    info.update({name: value for name, value in more.items() if value})
     if started.model is not None:
         info["model"] = {"id": started.model.name, "providerID": started.model.provider}
     return {"info": info}

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import DamagedLineError, Line, is_array, is_object, lines, parse
 
-DONE = "[DONE]"
+DONE = b"[DONE]"
 
 STRANGE = 3
 """Lines of no stream that a file may begin with, beyond the number of its records."""
@@ -64,29 +64,18 @@ def _dispatch(data: list[Line], report: Report) -> Iterator[Record]:
     for line in data:
         if not line.data:
             continue
-        if line.data == DONE.encode():
+        if line.data == DONE:
             yield Record(line.number, None)
             continue
-        found = _sound(line, report)
-        if found is None:
+        try:
+            value, plain = parse(line.data)
+        except DamagedLineError as error:
+            report.skip(line.number, str(error) if line.ended else f"incomplete last line ({error})")
             continue
-        value, plain = found
         if is_object(value):
             yield Record(line.number, value, plain)
         else:
             report.skip(line.number, "not an object")
-
-
-def _sound(line: Line, report: Report) -> tuple[Any, bool] | None:
-    """Parse a line; a damaged line is reported and gives None."""
-    if line.data is None:
-        report.skip(line.number, "longer than 32 MiB")
-        return None
-    try:
-        return parse(line.data)
-    except DamagedLineError as error:
-        report.skip(line.number, str(error) if line.ended else f"incomplete last line ({error})")
-        return None
 
 
 def kind_of_stream(start: bytes) -> str:

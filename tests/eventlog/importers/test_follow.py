@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -363,7 +364,7 @@ def test_the_system_says_what_changes(folder: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "watchfiles", SimpleNamespace(watch=watch))
     for number in range(300):
         (folder / f"{number}.jsonl").touch()
-    with watched.WatchedFiles([folder]) as files:
+    with closing(watched.WatchedFiles([folder])) as files:
         files.wait()
         assert given == [str(folder)]
         assert len(set(files.due())) == 300

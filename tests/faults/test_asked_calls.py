@@ -38,17 +38,21 @@ def start(role: str, engine: Engine, journal: Path, seed: int, names: list[str])
 def check(session: Session, executed: dict[str, object]) -> int:
     """Check each call of a session, and each run of one; returns the number of answers."""
     asked: dict[str, str] = {}
-    answers: dict[str, list[events.CallAnswered]] = {}
+    answers: dict[str, dict[int, events.CallAnswered]] = {}
+    history = History()
     for found in session.events():
         match found.event:
+            case events.RolledBack() as back:
+                history.roll_back(found.version, back.to)
             case events.CallAsked() as ask:
                 asked[ask.part] = session.text(ask.input)
             case events.CallAnswered() as answer:
-                answers.setdefault(answer.part, []).append(answer)
+                answers.setdefault(answer.part, {})[found.version] = answer
                 if answer.edit is not None:
                     asked[answer.part] = session.text(answer.edit)
             case events.ToolRunning() as running if running.part in asked:
-                assert answers[running.part][-1].verdict == "allow"
+                held = [answer for at, answer in answers[running.part].items() if history.holds(at)]
+                assert held[-1].verdict == "allow"  # a redo brings one back that another came behind
                 if running.part in executed:  # its process may have died before
                     assert executed[running.part] == json.loads(session.text(running.input))
             case _:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from eventlog import Session, events
+from eventlog.history.effective_history import History
 from tests.faults.tally import SLOW
 from tests.support.asking_worker import KILLED, opened
 from tests.support.engines import Engine, places

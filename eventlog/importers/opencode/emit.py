@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from eventlog import events as ev
 from eventlog.errors import DamagedError
+from eventlog.importers.common.json_lines import is_object
 from eventlog.importers.common.json_patch import patch
 from eventlog.importers.opencode.values import (
     Record,
@@ -208,12 +209,15 @@ def _add_part(maker: _Maker, event: ev.PartStarted) -> None:
         case Reasoning():
             maker.add(part, "reasoning", text="", time={"start": maker.time})
         case Tool():
+            about = value_of(kind.metadata)
+            if kind.provider_executed:
+                about = {**(about if is_object(about) else {}), "providerExecuted": True}
             maker.add(
                 part,
                 "tool",
                 tool=kind.tool,
                 callID=kind.call,
-                metadata=value_of(kind.metadata),
+                metadata=about,
                 state={"status": "pending", "input": {}, "raw": ""},
             )
         case File():

@@ -123,6 +123,24 @@ def test_a_native_session_in_opencodes_words(store: Store) -> None:
     assert json.loads(b"".join(opencode_pieces(session))) == document
 
 
+def test_a_call_that_the_provider_ran_is_still_one(store: Store, other: Store) -> None:
+    """A call of the provider's keeps its mark and its metadata on the way to OpenCode and back."""
+    session = store.create_session(id="ses_p")
+    session.user("look it up")
+    with session.assistant("acme/one") as reply:
+        for number, metadata in enumerate((None, '{"acme":{"itemId":"i"}}')):
+            call = reply.tool("web_search", call_id=f"c{number}", provider_executed=True, metadata=metadata)
+            call.start({"q": "x"})
+            call.succeed("found")
+        reply.finish()
+    document = opencode_export(session)
+    assert document_faults(document) == []
+    read(other, json.dumps(document).encode())
+    kinds = [found.event.kind for found in other.session("ses_p").events() if isinstance(found.event, ev.PartStarted)]
+    assert [kind.provider_executed for kind in kinds if isinstance(kind, Tool)] == [True, True]
+    assert opencode_export(other.session("ses_p")) == document
+
+
 def test_the_usage_of_an_open_message_comes_back(store: Store, other: Store) -> None:
     """A message that is still open, as imports leave the last one, keeps its usage."""
     session = store.create_session(id="ses_open")

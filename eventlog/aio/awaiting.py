@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from functools import partial, wraps
-from inspect import Signature, signature
+from inspect import Parameter, Signature, signature
 from operator import attrgetter
 from threading import Lock, Thread
 from types import TracebackType
@@ -95,7 +95,8 @@ def of_another(
         return await twin._awaited(method, thing, *args, **kwargs)  # noqa: SLF001
 
     own, *others = signature(method).parameters.values()
-    cast("Any", call).__signature__ = Signature([own, own.replace(name=name), *others])
+    first = own.replace(kind=Parameter.POSITIONAL_ONLY)
+    cast("Any", call).__signature__ = Signature([first, first.replace(name=name, annotation=kind.__name__), *others])
     return call
 
 

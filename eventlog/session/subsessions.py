@@ -93,13 +93,6 @@ def _subsessions(session: Executor) -> Iterator[str]:
 
 def _begun(state: State) -> list[int]:
     """Return the versions at which those calls began to run."""
-    for began, names in state.opens.newest_first(state.history):
-        for facts in (state.messages[name] for name in names):
-            if facts.added == began and not facts.summary and state.now(facts.changes) != "removed":
-                return [
-                    version
-                    for part in facts.parts.values()
-                    if part.kind == "tool" and state.status(part) in {"running", "interrupted"}
-                    for version in versions_of(part.changes, "running")
-                ]
-    return []
+    parts = next((facts.parts.values() for _, facts in state.replies()), ())
+    calls = (part for part in parts if part.kind == "tool" and state.status(part) in {"running", "interrupted"})
+    return [version for part in calls for version in versions_of(part.changes, "running")]

@@ -63,6 +63,9 @@ class VersionLog:
 
     def newest(self, history: History) -> tuple[str, ...]:
         """Return the ids of the newest effective entry, () if there is none."""
+        recent = self.recent
+        if recent and recent[-1][0] >= history.starts[-1]:  # as it mostly is
+            return recent[-1][1]
         return next(self.newest_first(history), (0, ()))[1]
 
     def newest_first(self, history: History) -> Iterator[Entry]:

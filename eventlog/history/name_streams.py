@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator
 from hashlib import blake2b
 from heapq import merge
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
@@ -47,26 +48,20 @@ _HASH_BYTES = 16
 _HASHED = re.compile(rf"~[0-9a-f]{{{2 * _HASH_BYTES}}}\Z")
 
 
-class NameState(msgspec.Struct, frozen=True, array_like=True):
+class NameState(msgspec.Struct, frozen=True, array_like=True, tag=FORMAT):
     """The session that has a name, as the newest append of its stream says."""
 
-    session: str | None = None
+    session: str | None
     """The session that has the name, or is to have it; None if the name is free."""
-    leaving: bool = False
+    leaving: bool
     """Whether the session is to lose it."""
 
 
-FREE = NameState()
-
-
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    format: int
-    session: str | None
-    leaving: bool
+FREE = NameState(None, leaving=False)
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Stored).decode
+_decode = msgspec.msgpack.Decoder(NameState).decode
 _first = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
@@ -164,12 +159,9 @@ def last_owner(log: Log, name: Name) -> tuple[str, int] | None:
 def _state_in(data: bytes, stream: str) -> NameState:
     data = data.removeprefix(NAMED)
     try:
-        stored = _decode(data)
+        return _decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _refused(data, stream) from error
-    if stored.format != FORMAT:
-        raise _refused(data, stream)
-    return NameState(stored.session, stored.leaving)
 
 
 def _refused(data: bytes, stream: str) -> DamagedError | TooNewError:
@@ -184,7 +176,7 @@ def _refused(data: bytes, stream: str) -> DamagedError | TooNewError:
 
 def state_append(stream: str, head: Head | None, state: NameState, time: int) -> Append:
     """Return the append after which a name's stream says `state`, if it is still as in `head`."""
-    data = NAMED + _encode(_Stored(FORMAT, state.session, state.leaving))
+    data = NAMED + _encode(state)
     begins = 0 if head is None else None
     expected = None if head is None else head.version
     return Append(
@@ -214,7 +206,7 @@ def _ranged(log: Log, format: str, prefix: str, behind: str) -> Iterator[tuple[s
     """Yield the named sessions with the ids of their names' streams, from a range of these."""
     start = _cut(f"{NAMES}{format}:{prefix}")
     exact = log.head(start)
-    for stream in merge([] if exact is None else [exact], log.heads(max(start, behind)), key=_id):
+    for stream in merge([] if exact is None else [exact], log.heads(max(start, behind)), key=attrgetter("session")):
         if not stream.session.startswith(start):
             return
         session = newest_state(stream).session if stream.entry.startswith(NAMED) else None
@@ -226,7 +218,7 @@ def _ranged(log: Log, format: str, prefix: str, behind: str) -> Iterator[tuple[s
 def _scanned(log: Log, format: str) -> Iterator[tuple[str, Head]]:
     """Yield the same of a log whose names are hashed."""
     found = [(_plain_id(*_name(head)), head) for head in log.heads() if _has(head, format)]
-    for place, head in sorted(found, key=_place):
+    for place, head in sorted(found, key=itemgetter(0)):
         if newest_state(log.head(stream_of(log, _name(head)))).session == head.session:
             yield place, head
 
@@ -243,11 +235,3 @@ def _name(head: Head) -> Name:
     name = entry_of(head).name
     assert name is not None
     return name
-
-
-def _id(head: Head) -> str:
-    return head.session
-
-
-def _place(found: Sequence[object]) -> str:
-    return str(found[0])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
+from operator import itemgetter
 from typing import TypeAlias
 
 import msgspec
@@ -26,6 +27,7 @@ COUNT_BITS = 16
 Entry: TypeAlias = tuple[int, tuple[str, ...]]
 """A version, and the ids that were named then."""
 _DECODER = msgspec.msgpack.Decoder(list[Entry])
+_version = itemgetter(0)
 
 
 Pack: TypeAlias = tuple[int, int]
@@ -196,7 +198,3 @@ def _slice(entries: Sequence[Entry], first: int, last: int) -> Iterator[Entry]:
     low = bisect_left(entries, first, key=_version)
     for at in range(bisect_right(entries, last, key=_version) - 1, low - 1, -1):
         yield entries[at]
-
-
-def _version(entry: Entry | Pack) -> int:
-    return entry[0]

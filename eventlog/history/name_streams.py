@@ -29,7 +29,7 @@ from eventlog.codec.payload import NAMED, NAMES, is_encrypted, is_foreign
 from eventlog.errors import AlreadyExistsError, CallError, DamagedError, LimitError, TooNewError
 from eventlog.errors.base import brief
 from eventlog.history.catalog import entry_of
-from eventlog.ids import MAX_ID_BYTES
+from eventlog.ids import MAX_ID_BYTES, size_of
 from eventlog.log.commit import Append
 from eventlog.validation import a_kind, require
 
@@ -77,19 +77,12 @@ def checked_name(name: object) -> Name:
     assert isinstance(format, str)
     assert isinstance(key, str)
     for what, text, most in (("format", format, MAX_FORMAT_BYTES), ("key", key, MAX_KEY_BYTES)):
-        size = _size(what, text)
+        size = size_of(f"the {what} of a name", text)
         if not 0 < size <= most:
             raise LimitError(f"bytes of a name's {what}", size, most)
     if ":" in format:
         raise CallError(f"the format of a name has no colon: {brief(format)}")
     return format, key
-
-
-def _size(what: str, text: str) -> int:
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        raise CallError(f"the {what} of a name has lone surrogates: {brief(text)}") from None
 
 
 def stream_of(log: Log, name: Name) -> str:
@@ -193,7 +186,7 @@ def named_heads(log: Log, format: str, prefix: str, after: str) -> Iterator[Head
     """
     log.require_keys()
     for what, text in (("format", format), ("key", prefix), ("key", after)):
-        _size(what, text)
+        size_of(f"the {what} of a name", text)
     behind = _plain_id(format, after) if after else ""
     found = _scanned(log, format) if log.engine is not log else _ranged(log, format, prefix, behind)
     for place, head in found:

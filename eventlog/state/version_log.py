@@ -168,7 +168,7 @@ class VersionLog:
     def _rebuild(self) -> None:
         """Make the stored packs anew from a replay, because one is lost."""
         assert self._rows is not None
-        entries = iter(self._rows.replayed_log(self._name, self.recent[0][0]))
+        entries = iter(getattr(self._rows.replayed(self.recent[0][0]), self._name).whole())
         for older in self.older:  # those that are not stored come last
             if older not in self._data:
                 self._data[older] = _encode(list(islice(entries, older[1])))

@@ -47,7 +47,7 @@ class Flusher:
         self._dirty: dict[str, SessionWriter] = {}
         """Writers with accepted events; each stays until a tick finds all of them committed."""
         self._leased: dict[str, tuple[Callable[[int, int], bool], Callable[[], None]]] = {}
-        """What renews the lease of a session, if that is due, and what gives it back at once.
+        """By session a function that renews its lease, if that is due, and one that gives it back.
 
         The former gets the time and how long a lease lasts, in milliseconds, and returns whether
         the lease is to be looked at again within the interval.

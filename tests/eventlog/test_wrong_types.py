@@ -37,7 +37,7 @@ LEFT_OUT = {
     "Pipeline.accept": "for the session's own commands",
     "Reply.close": "for `with`, which gives the class of an exception",
     "ContextCommands.start_compaction": "for the window",
-    "SessionReader.effective_ranges": "for readers in this package; `lineage` and `history` take what it takes",
+    "SessionReader.effective_ranges": "for readers in this package; `history` takes what it takes",
     "SessionReader.inherited": "for the store",
 }
 """Methods that no program calls, and why."""
@@ -250,7 +250,7 @@ CASES = [*cases()]
 
 
 def called(function: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """What a call with these arguments returns."""
+    """Return the result of a call with these arguments."""
     parameters = inspect.signature(function).parameters.values()
     first = [given.pop(one.name) for one in parameters if one.kind is one.POSITIONAL_ONLY]
     return function(*first, **given)

@@ -312,7 +312,6 @@ SESSION: Table = {
     "Executor.holds_lease": constant(lambda at, _: at.long.executor.holds_lease),
     "Executor.lease": constant(_lease),
     "Executor.writing": constant(_writing),
-    "Executor.alone": constant(lambda at, _: at.long.executor.alone(lambda _lease: None)),
     "Executor.pipeline": constant(_pipeline),
 }
 

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 
-from eventlog.codec.payload import NAMED, NAMES, is_encrypted, is_foreign
-from eventlog.errors import AlreadyExistsError, CallError, DamagedError, LimitError, TooNewError
+from eventlog.codec.payload import NAMED, NAMES, is_encrypted, is_foreign, refused
+from eventlog.errors import AlreadyExistsError, CallError, LimitError
 from eventlog.errors.base import brief
 from eventlog.history.catalog import entry_of
 from eventlog.ids import MAX_ID_BYTES, size_of
@@ -62,7 +62,6 @@ FREE = NameState(None, leaving=False)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(NameState).decode
-_first = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 def checked_name(name: object) -> Name:
@@ -154,17 +153,7 @@ def _state_in(data: bytes, stream: str) -> NameState:
     try:
         return _decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _refused(data, stream) from error
-
-
-def _refused(data: bytes, stream: str) -> DamagedError | TooNewError:
-    try:
-        format = msgspec.msgpack.decode(_first(data)[0], type=int)
-    except (msgspec.MsgspecError, ValueError, IndexError):
-        format = FORMAT
-    if format > FORMAT:
-        return TooNewError(f"a name in format {format}; this program knows up to {FORMAT}", session=stream)
-    return DamagedError("a name that cannot be read", session=stream)
+        raise refused(data, FORMAT, "a name", "a name that cannot be read", session=stream) from error
 
 
 def state_append(stream: str, head: Head | None, state: NameState, time: int) -> Append:

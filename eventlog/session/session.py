@@ -32,9 +32,8 @@ from eventlog.session.message_commands import MessageCommands
 from eventlog.session.registry import SessionRegistry
 from eventlog.session.rollback import RollbackResult, redo, rollback
 from eventlog.session.settings_commands import SettingsCommands
-from eventlog.session.subsessions import stop_asked, stop_subsessions
+from eventlog.session.subsessions import interrupt_all, stop_subsessions
 from eventlog.session.values import Values
-from eventlog.state.waiting_calls import asked
 from eventlog.validation import require
 from eventlog.values import Content
 
@@ -262,11 +261,7 @@ class Session(MessageCommands, SettingsCommands):
         Calls that wait for a person are denied, here and in sub-sessions that wait themselves.
         The sub-sessions of its newest tasks that a crash left without an owner are stopped as well.
         """
-        with self.reader.deciding() as state:
-            waiting = [state.parts[part] for part in asked(state)]
-        if waiting:
-            stop_asked(self.store.registry, self.executor, waiting, reason)
-        self.executor.interrupt(reason)
+        interrupt_all(self.store.registry, self.executor, reason)
         stop_subsessions(self.store.registry, self.executor, reason)
 
     # -- history -------------------------------------------------------------------------------

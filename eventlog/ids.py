@@ -12,7 +12,7 @@ import time
 from hashlib import sha256
 from itertools import product
 
-from eventlog.errors import LimitError
+from eventlog.errors import CallError, LimitError
 
 MAX_ID_BYTES = 256
 """Longest id a caller may bring, in bytes of UTF-8."""
@@ -84,6 +84,14 @@ def check_id(what: str, name: str) -> str:
     if not 0 < size <= MAX_ID_BYTES:
         raise LimitError(f"bytes of the {what} id", size, MAX_ID_BYTES)
     return name
+
+
+def size_of(what: str, text: str) -> int:
+    """Return the bytes of a text; `CallError`, which says `what` it is, if UTF-8 has none."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise CallError(f"{what} is text that UTF-8 can encode, without lone surrogates") from None
 
 
 def check_key(key: str) -> str:

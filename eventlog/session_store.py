@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import BinaryIO
@@ -13,17 +12,14 @@ from eventlog import events as ev
 from eventlog.codec.batch import validate
 from eventlog.codec.large_texts import pieces_of
 from eventlog.codec.payload import is_foreign
-from eventlog.errors import CallError, ErasedError, NotFoundError
+from eventlog.errors import CallError, ErasedError
 from eventlog.history.ancestry import head_of
-from eventlog.history.catalog import SessionInfo, info_of, is_shelf, is_shelf_id
+from eventlog.history.catalog import SessionInfo, info_of, is_shelf
 from eventlog.history.name_streams import Name, named_heads
 from eventlog.history.session_page import SessionPage, page_of
-from eventlog.integrity.heads import StoreHead, store_head
-from eventlog.log.contract import Log
-from eventlog.session.host import Host
 from eventlog.session.inputs import model_of
-from eventlog.session.registry import SessionRegistry, check_session_id
-from eventlog.session.session import Session, handle_of
+from eventlog.session.registry import check_session_id
+from eventlog.session.session import Session, Sessions, handle_of
 from eventlog.session.session_names import Names, begin_named, open_named
 from eventlog.session.shelf import Shelf, open_shelf, shelf_names
 from eventlog.validation import each, require, require_call, require_or_none, require_version
@@ -33,12 +29,8 @@ PAGE = 20
 """Sessions on a page of a list."""
 
 
-class SessionStore:
+class SessionStore(Sessions):
     """The part of a store that begins and finds sessions."""
-
-    log: Log
-    host: Host
-    registry: SessionRegistry
 
     def create_session(
         self,
@@ -142,14 +134,6 @@ class SessionStore:
 
             return begin_named(self, name, id, begin)
         return begin_session(self, forked, id=id, time=time, then=then, bodies=bodies)
-
-    def session(self, id: str) -> Session:
-        """The handle of a session; `NotFoundError` if there is none of this id."""
-        self.host.require_open()
-        executor = self.registry.get(id)
-        if is_shelf_id(id) and is_shelf(head_of(self.log, id)):
-            raise NotFoundError("session", id)
-        return handle_of(self, executor)
 
     def shelf(self, name: str) -> Shelf:
         """The shelf of a name, made if there is none: values without a conversation.
@@ -275,30 +259,6 @@ class SessionStore:
         self.log.require_keys()
         return unfinished(self.registry)
 
-    def info(self, session: str) -> SessionInfo:
-        """The catalog entry of one session: title, scope, times and counts."""
-        info = self.host.info(session)
-        if is_shelf_id(session) and is_shelf(head_of(self.log, session)):
-            raise NotFoundError("session", session)
-        return info
-
-    def head(self) -> StoreHead:
-        """The heads of all committed sessions and one digest of them, to keep elsewhere.
-
-        Compare them later to detect changes (`integrity/heads.py`). Reads one small record a
-        session, and no event.
-        """
-        self.host.require_open()
-        return store_head(self.log.heads())
-
-    def text(self, content: Content, session: str | None = None) -> str:
-        """The text of a content; `DamagedError` if its body is missing or not what was stored.
-
-        `session` is one that has it: an encrypted store finds it without asking all others
-        (`Session.text`).
-        """
-        return self.host.text(content, session)
-
     def write_text(self, content: Content, file: BinaryIO, session: str | None = None) -> None:
         """Write the UTF-8 bytes of a content to a file object, piece by piece; see `text`."""
         require((str, Body), content, "a content is a str or a Body")
@@ -308,13 +268,6 @@ class SessionStore:
             file.write(content.encode("utf-8", "surrogatepass"))
         else:
             file.writelines(pieces_of(content, self.host.packed(content, session)))
-
-    def flush(self) -> None:
-        """Make everything that all handles have accepted durable."""
-        self.host.require_open()
-        for writer in self.registry.writers():
-            with suppress(ErasedError):  # events accepted for an erased session have no place any more
-                writer.flush()
 
 
 def begin_session(

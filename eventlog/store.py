@@ -377,7 +377,7 @@ class Store(SessionStore):
             failure: EventlogError | None = None
             for writer in writers:
                 writer.buffer.close()
-            for work in (*(writer.end for writer in writers), *(session.abandon for session in leased)):
+            for work in (*(writer.end for writer in writers), *leased):
                 try:
                     work()
                 except ErasedError:  # events accepted for an erased session have no place any more

@@ -18,7 +18,7 @@ from eventlog.append.own_appends import uncommitted
 from eventlog.bell import Bell
 from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_encrypted, is_foreign
-from eventlog.errors import ArgumentTypeError, CallError, CursorError
+from eventlog.errors import CallError, CursorError
 from eventlog.errors.base import brief
 from eventlog.events import Base, SessionErased
 from eventlog.following.follower import Follower, Watch
@@ -26,7 +26,7 @@ from eventlog.history.catalog import entry_of
 from eventlog.history.cursor import StreamMark, reached_by, tag_of
 from eventlog.log.commit import Commit, Head
 from eventlog.log.contract import Log
-from eventlog.validation import require_or_none, require_wait
+from eventlog.validation import each, require_or_none, require_wait
 
 if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
@@ -196,15 +196,12 @@ def kinds_of(kinds: object) -> tuple[type[Base], ...] | None:
     """Check the event classes asked for; `CallError` unless they are event classes in a list."""
     if kinds is None:
         return None
-    asked = kinds
-    if isinstance(asked, str):
-        raise ArgumentTypeError(f"kinds are event classes in a list, such as [events.PartDelta], not {brief(kinds)}")
-    if isinstance(asked, Iterable):
-        items = tuple(cast("Iterable[object]", asked))
-        classes = tuple(kind for kind in items if isinstance(kind, type) and issubclass(kind, Base))
-        if len(classes) == len(items):
-            return classes
-    raise CallError(f"kinds are event classes in a list, such as [events.PartDelta], not {brief(kinds)}")
+    rule = "kinds are event classes in a list, such as [events.PartDelta]"
+    given = each(cast("Iterable[object]", kinds), rule)
+    classes = tuple(kind for kind in given if isinstance(kind, type) and issubclass(kind, Base))
+    if len(classes) < len(given):
+        raise CallError(f"{rule}, not {brief(kinds)}")
+    return classes
 
 
 def _provisional(

@@ -23,7 +23,6 @@ __all__ = [
     "File",
     "Json",
     "Limits",
-    "Lineage",
     "Media",
     "MessageError",
     "Model",
@@ -136,14 +135,6 @@ class Origin(Value, frozen=True, array_like=True):
     foreign_id: str
     path: str = ""
     version: str = ""
-
-
-class Lineage(Value, frozen=True, array_like=True):
-    """A range of an effective history: versions `first..last` of the stream `stream`."""
-
-    stream: str
-    first: int
-    last: int
 
 
 class MessageError(Value, frozen=True, array_like=True):

@@ -33,7 +33,7 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.session": """
         owner inputs open_work_cache kept | host | liveness held_lease reader | lease_keeper failure | executor outcome empty_answers | registry text_stream context rollback values asking
-        | redact status tool_call turn | filling | reply subsessions settings_commands | message_commands answering | session | shelf session_names
+        | redact status tool_call turn | reply_commands | filling | reply subsessions settings_commands | message_commands answering | session | shelf session_names
     """,
     "eventlog.state": """
         facts run | chunk | stored_facts | archive version_log | fact_store | state | waiting_calls stored | settling rules evolve | decide loader

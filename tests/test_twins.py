@@ -55,7 +55,6 @@ LACKS: dict[str, dict[str, str]] = {
 }
 """Names that a twin rightly lacks, with the reason."""
 OTHER: dict[str, dict[str, str]] = {
-    "AsyncReply.start": {"started": "for `Reply.tool`, which begins a call with it"},
     "afill_retrying": {"sleep": "is a coroutine function"},
 }
 """Parameters that a twin has not, or has with another default, and why."""

@@ -150,7 +150,7 @@ class EverdeltaSessionService(BaseSessionService):
             self.store.shelf(key.shelf).values.drop(_pending(session))
             erase_unshared(feed, wait=0.0)
 
-        session.executor.alone(erase, wait=patience(self.wait))
+        session.executor.writing(erase, lazily=False, wait=patience(self.wait))
 
     def _append(self, told: AdkSession, event: Event) -> str:
         """Store an event, unless that was done; return the marker of the session behind it."""
@@ -178,7 +178,7 @@ class EverdeltaSessionService(BaseSessionService):
 
         while True:
             try:
-                return session.executor.alone(tell, wait=patience(self.wait)) if shared else tell()
+                return session.executor.writing(tell, lazily=False, wait=patience(self.wait)) if shared else tell()
             except ConflictError:  # another event was told meanwhile: this one may be stale
                 continue
 

@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 def fork(session: Session, begin: Callable[[], T], *, wait: float) -> T:
     """Begin a fork of a session while no other task erases any of it."""
-    return session.executor.alone(lambda _: begin(), wait=wait)
+    return session.executor.writing(lambda _: begin(), lazily=False, wait=wait)
 
 
 def alone(session: Session, work: Callable[[], None], *, wait: float) -> None:
     """Work while no other task writes to a session or forks it; not once it is erased."""
     with suppress(NotFoundError):
-        session.executor.alone(lambda _: work(), wait=wait)
+        session.executor.writing(lambda _: work(), lazily=False, wait=wait)
 
 
 def erase_held(session: Session, *, wait: float) -> None:

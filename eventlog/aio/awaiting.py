@@ -1,7 +1,8 @@
 """Twins of blocking handles: their commands and leases, awaited.
 
 A twin has the methods of its handle, each by one rule: `passed_on` calls the method, `durable`
-awaits its append, `threaded` runs it in a thread. Parameters and types are those of the handle.
+awaits its append, `threaded` runs it in a thread, `of_another` awaits a method of a text or a call.
+Attributes are `of_sync`. Parameters, types and meaning are those of the handle.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager
 from functools import partial, wraps
+from inspect import Parameter, Signature, signature
+from operator import attrgetter
 from threading import Lock, Thread
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from eventlog.errors import LeaseHeldError
 from eventlog.session.executor import Executor
 from eventlog.session.held_lease import POLL, Lease
-from eventlog.validation import require_wait
+from eventlog.validation import require, require_wait
 
+C = TypeVar("C")
 H_co = TypeVar("H_co", covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +43,11 @@ class Twin(Generic[H_co]):
             result = command(*args, **kwargs)
         await pipeline.committed()
         return result
+
+
+def of_sync(name: str) -> Any:
+    """Return a property that gives an attribute of the blocking handle, as it is now."""
+    return property(attrgetter(f"sync.{name}"))
 
 
 def passed_on(method: Callable[Concatenate[H_co, P], R]) -> Callable[Concatenate[Twin[H_co], P], R]:
@@ -65,6 +75,31 @@ def durable(method: Callable[Concatenate[H_co, P], R]) -> Callable[Concatenate[T
     return call
 
 
+def of_another(
+    name: str,
+    kind: type[C],
+    maker: str,
+    method: Callable[Concatenate[C, P], R],
+    is_slow: Callable[P, bool] | None = None,
+) -> Callable[Concatenate[Twin[Any], C, P], Coroutine[Any, Any, R]]:
+    """Return a method that awaits one of a text or call, its first argument, made by `maker`.
+
+    With arguments for which it `is_slow` the method runs in a thread.
+    """
+
+    @wraps(method)
+    async def call(twin: Twin[Any], thing: C, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        require(kind, thing, f"a {name} is what {maker} returned")
+        if is_slow is not None and is_slow(*args, **kwargs):
+            return await asyncio.to_thread(method, thing, *args, **kwargs)
+        return await twin._awaited(method, thing, *args, **kwargs)  # noqa: SLF001
+
+    own, *others = signature(method).parameters.values()
+    first = own.replace(kind=Parameter.POSITIONAL_ONLY)
+    cast("Any", call).__signature__ = Signature([first, first.replace(name=name, annotation=kind.__name__), *others])
+    return call
+
+
 def threaded(method: Callable[Concatenate[H_co, P], R]) -> Callable[Concatenate[Twin[H_co], P], Coroutine[Any, Any, R]]:
     """Return a method that runs one of the blocking handle in a thread."""
 
@@ -81,28 +116,19 @@ async def in_thread(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
     return await unless_held(lambda: asyncio.to_thread(command, *args, **kwargs), wait)
 
 
-class Leased(Protocol):
-    """A blocking context manager that holds a lease, once it is entered."""
-
-    @property
-    def lease(self) -> Lease | None:
-        """The lease; None before it is entered."""
-        ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
-
-
 async def left(
-    sync: Leased, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    sync: AbstractContextManager[object, None],
+    lease: Lease | None,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
 ) -> None:
     """Leave a blocking context manager in a thread, to its end also if the task is cancelled."""
     try:
         await asyncio.shield(asyncio.to_thread(sync.__exit__, kind, error, trace))
     finally:
-        if sync.lease is not None:
-            sync.lease.unshare()
+        if lease is not None:
+            lease.unshare()
 
 
 class Taking:

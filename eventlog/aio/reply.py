@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any, BinaryIO, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
-from eventlog.aio.awaiting import Twin, acquired, durable, left, passed_on, released
-from eventlog.session.filling import LOOK_SECONDS, Fillable, Filled, Filling, is_whole_answer
+from eventlog.aio.awaiting import Twin, acquired, durable, left, of_another, of_sync, passed_on, released
+from eventlog.session.filling import LOOK_SECONDS, Filled, Filling, is_whole_answer
 from eventlog.session.held_lease import Lease
 from eventlog.session.reply import Reply
+from eventlog.session.reply_commands import ReplyCommands
 from eventlog.session.session import Session
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.streams.answer import API
 from eventlog.validation import require, require_wait
-from eventlog.values import INTERRUPTED, Attachment, Json, Truncation, Usage
+from eventlog.values import Usage
 
 T = TypeVar("T")
 
-_A_CALL = "a call is what `tool` returned"
+
+def _reads_input(input: object = None, **_: Any) -> bool:
+    """Whether a call starts with the arguments that streamed, and waits for them."""
+    return input is None
+
+
+def _reads_file(output: object, **_: Any) -> bool:
+    return not isinstance(output, str)
+
+
+def _always(*_: Any, **__: Any) -> bool:
+    return True
 
 
 class AsyncReply(Twin[Reply]):
@@ -50,37 +62,14 @@ class AsyncReply(Twin[Reply]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await left(self.sync, kind, error, trace)
+        await left(self.sync, self.lease, kind, error, trace)
 
-    @property
-    def lease(self) -> Lease | None:
-        """The lease that all of the message is written under."""
-        return self.sync.lease
-
-    @property
-    def target(self) -> str:
-        """Target of the newest model call."""
-        return self.sync.target
-
-    @property
-    def api(self) -> str:
-        """The API of the answer, as recognised by the reader."""
-        return self.sync.api
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the message is open; see `Reply.is_open`."""
-        return self.sync.is_open
-
-    @property
-    def interrupt_requested(self) -> bool:
-        """Whether any process asked for a stop; see `Reply.interrupt_requested`."""
-        return self.sync.interrupt_requested
-
-    @property
-    def in_step(self) -> bool:
-        """Whether a model call has begun, and not ended."""
-        return self.sync.in_step
+    lease: Lease | None = of_sync("lease")
+    target: str = of_sync("target")
+    api: str = of_sync("api")
+    is_open: bool = of_sync("is_open")
+    interrupt_requested: bool = of_sync("interrupt_requested")
+    in_step: bool = of_sync("in_step")
 
     # -- parts ---------------------------------------------------------------------------------
 
@@ -91,63 +80,11 @@ class AsyncReply(Twin[Reply]):
     tool = durable(Reply.tool)
     call = passed_on(Reply.call)
 
-    async def end(self, stream: TextStream, metadata: Json | None = None) -> None:
-        """End the part; durable when it returns."""
-        require(TextStream, stream, "a stream is what `stream_text` or `stream_reasoning` returned")
-        await self._awaited(stream.end, metadata)
-
-    async def start(
-        self,
-        call: ToolCall,
-        input: Json | dict[str, object] | None = None,
-        *,
-        title: str = "",
-        metadata: Json | None = None,
-    ) -> None:
-        """Record that the arguments are complete and the tool runs; see `ToolCall.start`."""
-        require(ToolCall, call, _A_CALL)
-        if input is None:  # waits for what streamed
-            await asyncio.to_thread(call.start, title=title, metadata=metadata)
-        else:
-            await self._awaited(call.start, input, title=title, metadata=metadata)
-
-    async def ask(self, call: ToolCall, reason: str = "", *, input: Json | dict[str, object] | None = None) -> None:
-        """Record, durably, that a call waits for a person; see `ToolCall.ask`."""
-        require(ToolCall, call, _A_CALL)
-        await asyncio.to_thread(call.ask, reason, input=input)
-
-    async def succeed(
-        self,
-        call: ToolCall,
-        output: str | BinaryIO,
-        *,
-        title: str = "",
-        metadata: Json | None = None,
-        attachments: Sequence[Attachment] = (),
-        truncation: Truncation | None = None,
-    ) -> None:
-        """Record the tool's output; durable when it returns.  See `ToolCall.succeed`."""
-        require(ToolCall, call, _A_CALL)
-        succeed = partial(
-            call.succeed, output, title=title, metadata=metadata, attachments=attachments, truncation=truncation
-        )
-        if isinstance(output, str):
-            await self._awaited(succeed)
-        else:  # reads a file
-            await asyncio.to_thread(succeed)
-
-    async def fail(
-        self,
-        call: ToolCall,
-        error: str = INTERRUPTED,
-        *,
-        interrupted: bool = False,
-        output: str | None = None,
-        metadata: Json | None = None,
-    ) -> None:
-        """Record that the tool failed or was interrupted; see `ToolCall.fail`."""
-        require(ToolCall, call, _A_CALL)
-        await self._awaited(call.fail, error, interrupted=interrupted, output=output, metadata=metadata)
+    end = of_another("stream", TextStream, "`stream_text` or `stream_reasoning`", TextStream.end)
+    start = of_another("call", ToolCall, "`tool`", ToolCall.start, _reads_input)
+    ask = of_another("call", ToolCall, "`tool`", ToolCall.ask, _always)
+    succeed = of_another("call", ToolCall, "`tool`", ToolCall.succeed, _reads_file)
+    fail = of_another("call", ToolCall, "`tool`", ToolCall.fail)
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -211,7 +148,7 @@ async def _stopped(filling: Filling, chunks: AsyncIterable[Any]) -> Filled:
     return await asyncio.to_thread(filling.stop)
 
 
-async def heard(reply: Fillable, answer: Awaitable[T], is_silent: Callable[[], bool] = lambda: True) -> T | None:
+async def heard(reply: ReplyCommands, answer: Awaitable[T], is_silent: Callable[[], bool] = lambda: True) -> T | None:
     """Await what a provider says; None if a user asks for a stop while the provider is silent."""
     task = asyncio.ensure_future(answer)
     try:

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
-from eventlog.aio.awaiting import Taking, unless_held
+from eventlog.aio.awaiting import Taking, of_sync, unless_held
 from eventlog.session.held_lease import POLL, Lease
 from eventlog.session.turn import Turn, TurnState
 from eventlog.validation import require
@@ -19,42 +19,19 @@ T = TypeVar("T")
 
 
 class AsyncTurn:
-    """A user message that is answered once, for asyncio; see `Turn`."""
+    """A user message that is answered once, for asyncio: its attributes are those of `Turn`."""
 
     def __init__(self, turn: Turn) -> None:
         require(Turn, turn, "an AsyncTurn is that of a Turn")
         self.sync = turn
         self._lease: Lease | None = None
 
-    @property
-    def message(self) -> str:
-        """The user message."""
-        return self.sync.message
-
-    @property
-    def state(self) -> TurnState:
-        """See `Turn`."""
-        return self.sync.state
-
-    @property
-    def answer(self) -> tuple[str, ...]:
-        """The replies so far, in order; the last one of a done turn ends its answer."""
-        return self.sync.answer
-
-    @property
-    def error(self) -> MessageError | None:
-        """Why the newest reply failed or broke off."""
-        return self.sync.error
-
-    @property
-    def lease(self) -> Lease | None:
-        """The right to answer, if the caller has it."""
-        return self.sync.lease
-
-    @property
-    def mine(self) -> bool:
-        """Whether the caller is to answer: it holds the lease."""
-        return self.sync.mine
+    message: str = of_sync("message")
+    state: TurnState = of_sync("state")
+    answer: tuple[str, ...] = of_sync("answer")
+    error: MessageError | None = of_sync("error")
+    lease: Lease | None = of_sync("lease")
+    mine: bool = of_sync("mine")
 
     async def __aenter__(self) -> Self:
         until = await self._taken(self.sync.begin)

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from threading import RLock, Thread
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from eventlog.append.metrics import Metrics
 from eventlog.bell import Bell
@@ -27,23 +27,6 @@ ROUNDS = 4
 """How often in one flush a session is tried that other writers were quicker in."""
 _UNFLUSHED: set[object] = set()
 """Stores with accepted deltas: kept alive until those are committed."""
-
-
-class Leased(Protocol):
-    """The holder of a session's lease."""
-
-    id: str
-
-    def renew_if_due(self, now: int, ttl: int) -> bool:
-        """Keep the lease for `ttl` milliseconds from `now` once a third of it is gone.
-
-        True if it is to be looked at again within the interval.
-        """
-        ...
-
-    def abandon(self) -> None:
-        """Give the lease back, however often it was acquired."""
-        ...
 
 
 class Flusher:
@@ -63,7 +46,12 @@ class Flusher:
         self._lock = RLock()
         self._dirty: dict[str, SessionWriter] = {}
         """Writers with accepted events; each stays until a tick finds all of them committed."""
-        self._leased: dict[str, Leased] = {}
+        self._leased: dict[str, tuple[Callable[[int, int], bool], Callable[[], None]]] = {}
+        """By session a function that renews its lease, if that is due, and one that gives it back.
+
+        The former gets the time and how long a lease lasts, in milliseconds, and returns whether
+        the lease is to be looked at again within the interval.
+        """
         self._bell = Bell()
         self._armed = False
         """Whether a tick is on its way: a busy session need not wake the thread each turn."""
@@ -87,28 +75,30 @@ class Flusher:
         if self.on_accepted is not None:
             self.on_accepted(writer.session)
 
-    def keep(self, session: Leased, *, soon: bool = False) -> None:
-        """Renew this session's lease from now on.
+    def keep(
+        self, session: str, renew: Callable[[int, int], bool], abandon: Callable[[], None], *, soon: bool = False
+    ) -> None:
+        """Renew a session's lease from now on.
 
         `soon`: it is not written yet, so what goes with it is flushed sooner.
         """
         with self._lock:
             first = not self._leased
-            self._leased[session.id] = session
+            self._leased[session] = renew, abandon
             self._start()
             first, self.soon = first or (soon and not self.soon), self.soon or soon
         if first:
             self._bell.ring()
 
-    def forget(self, session: Leased) -> None:
-        """Renew this session's lease no more."""
+    def forget(self, session: str) -> None:
+        """Renew a session's lease no more."""
         with self._lock:
-            self._leased.pop(session.id, None)
+            self._leased.pop(session, None)
 
-    def leased(self) -> list[Leased]:
-        """Return the handles whose leases are renewed."""
+    def leased(self) -> list[Callable[[], None]]:
+        """Return what gives the leases back that are renewed."""
         with self._lock:
-            return list(self._leased.values())
+            return [abandon for _, abandon in self._leased.values()]
 
     def writers(self) -> list[SessionWriter]:
         """Return the writers that have something to be flushed."""
@@ -136,7 +126,7 @@ class Flusher:
         None: the thread sleeps until it is woken.
         """
         with self._lock:
-            dirty, leased = list(self._dirty.values()), list(self._leased.values())
+            dirty, leased = list(self._dirty.values()), list(self._leased.items())
             self._armed = self.soon = False
         self._metrics.flushes += bool(dirty)
         begun = perf_counter_ns()
@@ -161,11 +151,11 @@ class Flusher:
             if not self._dirty and store is not None:
                 _UNFLUSHED.discard(store)
         now, rests = self._clock(), False
-        for session in leased:
+        for session, (renew, _) in leased:
             try:
-                rests = session.renew_if_due(now, self._lease_ttl) or rests
+                rests = renew(now, self._lease_ttl) or rests
             except Exception as error:  # noqa: BLE001 - the thread goes on for all other sessions
-                logger().warning("session %s: the lease was not renewed: %s", session.id, type(error).__name__)
+                logger().warning("session %s: the lease was not renewed: %s", session, type(error).__name__)
         if rests:
             return self.interval / 2
         if dirty:

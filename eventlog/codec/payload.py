@@ -142,17 +142,20 @@ def _read(data: bytes, decoder: msgspec.msgpack.Decoder[V]) -> V:
     try:
         encrypted = decoder.decode(found)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise _refused(found) from error
+        raise refused(found, FORMAT, "encrypted", "encrypted bytes that cannot be decoded") from error
     if encrypted.format != FORMAT or len(encrypted.key) != KEY_ID_BYTES:
-        raise _refused(found)
+        raise refused(found, FORMAT, "encrypted", "encrypted bytes that cannot be decoded")
     return encrypted
 
 
-def _refused(found: bytes) -> DamagedError | TooNewError:
+def refused(
+    data: bytes, newest: int, what: str, damaged: str, session: str | None = None
+) -> DamagedError | TooNewError:
+    """Return the error for an array that cannot be read, and begins with its format."""
     try:
-        format = msgspec.msgpack.decode(_first.decode(found)[0], type=int)
+        format = msgspec.msgpack.decode(_first.decode(data)[0], type=int)
     except (msgspec.MsgspecError, ValueError, IndexError):
-        format = FORMAT
-    if format > FORMAT:
-        return TooNewError(f"encrypted in format {format}; this program knows up to {FORMAT}")
-    return DamagedError("encrypted bytes that cannot be decoded")
+        format = newest
+    if format > newest:
+        return TooNewError(f"{what} in format {format}; this program knows up to {newest}", session=session)
+    return DamagedError(damaged, session=session)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +24,6 @@ from eventlog.values import (
     File,
     MessageError,
     Opaque,
-    PartKind,
     Patch,
     Reasoning,
     Retry,
@@ -34,6 +33,7 @@ from eventlog.values import (
     Tool,
 )
 
+S = TypeVar("S", bound=msgspec.Struct)
 NO_DIGEST = b""
 """Replaces the digest of a view, or of a request's body, that had redacted content."""
 
@@ -42,7 +42,7 @@ def part_of(event: ev.Event) -> str | None:
     """Return the part that an event belongs to, if the event may hold content of it."""
     if isinstance(event, ev.ForeignKept):
         return event.of
-    return event.part if isinstance(event, _BLANKS) else None
+    return getattr(event, "part", None) if type(event) in _OF_PARTS else None
 
 
 def blank(item: ev.Event | DeltaRun, parts: Collection[str], *, digests: bool) -> ev.Event | DeltaRun:
@@ -59,33 +59,12 @@ def blank(item: ev.Event | DeltaRun, parts: Collection[str], *, digests: bool) -
         return replace(item, prompt_digest=NO_DIGEST)
     if part_of(item) not in parts:
         return item
-    match item:
-        case ev.PartStarted():
-            return replace(item, kind=_blank_kind(item.kind))
-        case ev.PartDelta():
-            return replace(item, text="")
-        case ev.PartEnded():
-            return replace(item, metadata=None)
-        case ev.PartEdited():
-            return replace(item, text="")
-        case ev.ToolRunning():
-            return replace(item, input="{}", title="", metadata=None)
-        case ev.ToolProgress():
-            return replace(item, title=None, metadata=None)
-        case ev.ToolCompleted():
-            return replace(item, output="", truncation=None, title="", metadata=None, attachments=())
-        case ev.ToolFailed():
-            return replace(item, error="", output=None, metadata=None)
-        case ev.CallAsked():
-            return replace(item, input="{}", reason="", salt=b"", schema=b"", digest=b"")
-        case ev.CallAnswered():
-            return replace(item, reason="", edit=None if item.edit is None else "{}", digest=b"")
-        case ev.MediaReplaced():
-            return replace(item, name="", reason="")
-        case ev.ForeignKept():
-            return replace(item, data="")
-        case _:
-            return item
+    if isinstance(item, ev.PartStarted):
+        kind = _blanked(item.kind)
+        return replace(item, kind=replace(kind, error=_blanked(kind.error)) if isinstance(kind, Retry) else kind)
+    if isinstance(item, ev.CallAnswered) and item.edit is not None:
+        item = replace(item, edit="{}")
+    return _blanked(item)
 
 
 def free(item: ev.Event | DeltaRun) -> ev.Event | DeltaRun:
@@ -98,41 +77,46 @@ def is_freed(event: ev.Event) -> bool:
     return isinstance(event, ev.ValuePut) and event.text is None and event.data is None
 
 
-_BLANKS = (
-    ev.PartStarted,
-    ev.PartDelta,
-    ev.PartEnded,
-    ev.PartEdited,
-    ev.ToolRunning,
-    ev.ToolProgress,
-    ev.ToolCompleted,
-    ev.ToolFailed,
-    ev.CallAsked,
-    ev.CallAnswered,
-    ev.MediaReplaced,
-)
+_OF_PARTS: dict[type, dict[str, Any]] = {
+    ev.PartStarted: {},
+    ev.PartDelta: {"text": ""},
+    ev.PartEnded: {"metadata": None},
+    ev.PartEdited: {"text": ""},
+    ev.ToolRunning: {"input": "{}", "title": "", "metadata": None},
+    ev.ToolProgress: {"title": None, "metadata": None},
+    ev.ToolCompleted: {"output": "", "truncation": None, "title": "", "metadata": None, "attachments": ()},
+    ev.ToolFailed: {"error": "", "output": None, "metadata": None},
+    ev.CallAsked: {"input": "{}", "reason": "", "salt": b"", "schema": b"", "digest": b""},
+    ev.CallAnswered: {"reason": "", "digest": b""},
+    ev.MediaReplaced: {"name": "", "reason": ""},
+}
+"""The fields with content of the events of a part, and what they are without it."""
+_BLANKS: dict[type, dict[str, Any]] = _OF_PARTS | {
+    Text: {"text": "", "metadata": None},
+    Reasoning: {"text": "", "metadata": None},
+    Tool: {"metadata": None},
+    File: {"url": "", "filename": None, "source": None, "metadata": None},
+    Subtask: {"prompt": "", "description": "", "command": None},
+    Opaque: {"data": "", "text": None},
+    Agent: {"name": "", "source": None},
+    Snapshot: {"snapshot": ""},
+    Patch: {"hash": "", "files": ()},
+    Retry: {},
+    MessageError: {"message": "", "data": None},
+    ev.UserMessageAdded: {"agent": "", "variant": None, "system": None, "tools": None, "format": None},
+    ev.AssistantMessageStarted: {"agent": "", "mode": "", "variant": None, "cwd": None, "root": None},
+    ev.SystemPromptSet: {"header": "", "rest": ""},
+    ev.ToolsSet: {"schemas": "[]"},
+    ev.TodosSet: {"todos": ()},
+    ev.ForeignKept: {"data": ""},
+    ev.Custom: {"data": "null"},
+    ev.RecordKept: {"rest": "", "moved": ""},
+}
+"""Those of kinds of parts, of errors and of all events as well."""
 
 
-def _blank_kind(kind: PartKind) -> PartKind:
-    match kind:
-        case Text() | Reasoning():
-            return replace(kind, text="", metadata=None)
-        case Tool():
-            return replace(kind, metadata=None)
-        case File():
-            return replace(kind, url="", filename=None, source=None, metadata=None)
-        case Subtask():
-            return replace(kind, prompt="", description="", command=None)
-        case Opaque():
-            return replace(kind, data="", text=None)
-        case Agent():
-            return Agent("")
-        case Snapshot():
-            return Snapshot("")
-        case Patch():
-            return Patch("")
-        case Retry():
-            return replace(kind, error=replace(kind.error, message="", data=None))
+def _blanked(value: S) -> S:
+    return replace(value, **_BLANKS[type(value)])
 
 
 def _blank_run(run: DeltaRun, parts: Collection[str]) -> DeltaRun:
@@ -151,30 +135,14 @@ def blank_all(item: ev.Event | DeltaRun) -> ev.Event | DeltaRun:
     part = part_of(item)
     changed = item if part is None else blank(item, (part,), digests=True)
     match changed:
-        case ev.UserMessageAdded():
-            changed = replace(changed, agent="", variant=None, system=None, tools=None, format=None)
-        case ev.AssistantMessageStarted():
-            changed = replace(changed, agent="", mode="", variant=None, cwd=None, root=None)
         case ev.MessageFinished(error=MessageError() as error):
-            changed = replace(changed, error=replace(error, message="", data=None))
+            changed = replace(changed, error=_blanked(error))
         case ev.StepStarted() | ev.CompactionStarted():
             changed = blank(changed, (), digests=True)
-        case ev.SystemPromptSet():
-            changed = ev.SystemPromptSet("")
-        case ev.ToolsSet():
-            changed = ev.ToolsSet("[]")
-        case ev.TodosSet():
-            changed = ev.TodosSet(())
         case ev.Pinned(text=str() | Body()):
             changed = replace(changed, text="")
-        case ev.ForeignKept():
-            changed = replace(changed, data="")
-        case ev.Custom():
-            changed = replace(changed, data="null")
-        case ev.RecordKept():
-            changed = replace(changed, rest="", moved="")
         case _:
-            pass
+            changed = _blanked(changed) if type(changed) in _BLANKS else changed
     return item if changed == item else changed
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -16,27 +17,6 @@ from eventlog.errors import DamagedError
 from eventlog.history.ranges import Range, merged
 from eventlog.log.commit import Head
 from eventlog.values import Origin, Tokens
-
-CATALOG_EVENTS: frozenset[type[ev.Base]] = frozenset(
-    (
-        ev.SessionStarted,
-        ev.SessionForked,
-        ev.SessionRenamed,
-        ev.SessionArchived,
-        ev.SessionUnarchived,
-        ev.SessionErased,
-        ev.UsageRecorded,
-        ev.PartRedacted,
-        ev.ShelfStarted,
-        ev.ValuePut,
-        ev.ValueDropped,
-        ev.NameGiven,
-        ev.NameFreed,
-        ev.NoteSet,
-        ev.RecordForgotten,
-    )
-)
-"""The events that change a catalog entry."""
 
 QUIET_EVENTS: frozenset[type[ev.Base]] = frozenset(
     (
@@ -149,45 +129,63 @@ def is_shelf_id(session: str) -> bool:
 
 def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:
     """Return the catalog entry after an event; the same object if nothing changes."""
-    if type(event) not in CATALOG_EVENTS:
-        return entry
-    if isinstance(event, ev.SessionStarted):
-        return CatalogEntry(event.title, event.scope, event.directory, event.agent, event.parent, origin=event.origin)
-    if isinstance(event, ev.SessionForked):
-        return CatalogEntry(event.title, event.scope, origin=event.origin, fork_of=event.parent, forked_at=event.at)
-    if isinstance(event, ev.SessionRenamed):
-        return replace(entry, title=event.title)
-    if isinstance(event, (ev.SessionArchived, ev.SessionUnarchived)):
-        return replace(entry, archived=isinstance(event, ev.SessionArchived))
-    if isinstance(event, ev.SessionErased):
-        return replace(
-            entry, title="", scope="", directory="", agent="", origin=None, erased=True, reason=event.reason, name=None,
-            note="", answered=0,
-        )  # fmt: skip
-    if isinstance(event, ev.PartRedacted):
-        return entry if event.part in entry.redacted else replace(entry, redacted=(*entry.redacted, event.part))
-    if isinstance(event, ev.UsageRecorded):
-        cost = event.usage.cost
-        return replace(
-            entry,
-            calls=entry.calls + (not event.more),
-            tokens=max(_LEAST, min(entry.tokens + _all(event.usage.tokens), _MOST)),
-            cost=entry.cost + (cost or 0),
-            unpriced=entry.unpriced + (cost is None and not event.more),
-        )
-    if isinstance(event, ev.ShelfStarted):
-        return CatalogEntry(event.name, shelf=True)
-    if isinstance(event, (ev.ValuePut, ev.ValueDropped)):
-        return replace(entry, valued=entry.valued + 1)
-    if isinstance(event, ev.RecordForgotten):
-        return replace(entry, forgotten=merged((*entry.forgotten, *event.ranges)))
-    if isinstance(event, ev.NameGiven):
-        return replace(entry, name=(event.format, event.key))
-    if isinstance(event, ev.NameFreed):
-        return replace(entry, name=None)
-    if isinstance(event, ev.NoteSet):
-        return replace(entry, note=event.note)
-    return entry
+    change = _CHANGES.get(type(event))
+    return entry if change is None else change(entry, event)
+
+
+def _spent(entry: CatalogEntry, event: ev.UsageRecorded) -> CatalogEntry:
+    cost = event.usage.cost
+    return replace(
+        entry,
+        calls=entry.calls + (not event.more),
+        tokens=max(_LEAST, min(entry.tokens + _all(event.usage.tokens), _MOST)),
+        cost=entry.cost + (cost or 0),
+        unpriced=entry.unpriced + (cost is None and not event.more),
+    )
+
+
+def _erased(entry: CatalogEntry, event: ev.SessionErased) -> CatalogEntry:
+    return replace(
+        entry, title="", scope="", directory="", agent="", origin=None, erased=True, reason=event.reason, name=None,
+        note="", answered=0,
+    )  # fmt: skip
+
+
+def _redacted(entry: CatalogEntry, event: ev.PartRedacted) -> CatalogEntry:
+    return entry if event.part in entry.redacted else replace(entry, redacted=(*entry.redacted, event.part))
+
+
+def _started(_: CatalogEntry, event: ev.SessionStarted) -> CatalogEntry:
+    return CatalogEntry(event.title, event.scope, event.directory, event.agent, event.parent, origin=event.origin)
+
+
+def _forked(_: CatalogEntry, event: ev.SessionForked) -> CatalogEntry:
+    return CatalogEntry(event.title, event.scope, origin=event.origin, fork_of=event.parent, forked_at=event.at)
+
+
+def _valued(entry: CatalogEntry, _: ev.ValuePut | ev.ValueDropped) -> CatalogEntry:
+    return replace(entry, valued=entry.valued + 1)
+
+
+_CHANGES: dict[type, Callable[[CatalogEntry, Any], CatalogEntry]] = {
+    ev.SessionStarted: _started,
+    ev.SessionForked: _forked,
+    ev.SessionRenamed: lambda entry, event: replace(entry, title=event.title),
+    ev.SessionArchived: lambda entry, _: replace(entry, archived=True),
+    ev.SessionUnarchived: lambda entry, _: replace(entry, archived=False),
+    ev.SessionErased: _erased,
+    ev.UsageRecorded: _spent,
+    ev.PartRedacted: _redacted,
+    ev.ShelfStarted: lambda _, event: CatalogEntry(event.name, shelf=True),
+    ev.ValuePut: _valued,
+    ev.ValueDropped: _valued,
+    ev.NameGiven: lambda entry, event: replace(entry, name=(event.format, event.key)),
+    ev.NameFreed: lambda entry, _: replace(entry, name=None),
+    ev.NoteSet: lambda entry, event: replace(entry, note=event.note),
+    ev.RecordForgotten: lambda entry, event: replace(entry, forgotten=merged((*entry.forgotten, *event.ranges))),
+}
+CATALOG_EVENTS = frozenset(_CHANGES)
+"""The events that change a catalog entry."""
 
 
 def _all(tokens: Tokens) -> int:

@@ -23,7 +23,6 @@ from typing import NamedTuple
 import msgspec
 
 from eventlog.errors import DamagedError
-from eventlog.values import Lineage
 
 END = (1 << 63) - 1
 """Last version of a stream that still grows."""
@@ -79,11 +78,6 @@ class History(msgspec.Struct, array_like=True):
         self.parents.append(parent)
         self.jumps.append(self.jumps[jump] if level else parent)
         self.depths.append(self.depths[parent] + 1)
-
-    def undo_last(self) -> None:
-        """Remove the newest rollback."""
-        for column in (self.starts, self.targets, self.parents, self.jumps, self.depths, self.undone):
-            column.pop()
 
     def cut(self, version: int) -> None:
         """Remove the rollbacks after a version."""
@@ -160,16 +154,6 @@ class History(msgspec.Struct, array_like=True):
                 node = parents[node]
             else:
                 return node
-
-
-def lineage_of(streams: list[StreamRange], ranges: list[tuple[int, int]]) -> list[Lineage]:
-    """Return the ranges cut at the borders of their streams, oldest first."""
-    return [
-        Lineage(stream.session, max(first, stream.first), min(last, stream.last))
-        for first, last in ranges
-        for stream in streams
-        if first <= stream.last and last >= stream.first
-    ]
 
 
 def seen_upto(began: int, seen: int | None) -> int:

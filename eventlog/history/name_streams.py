@@ -20,15 +20,16 @@ import re
 from collections.abc import Iterator
 from hashlib import blake2b
 from heapq import merge
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 
-from eventlog.codec.payload import NAMED, NAMES, is_encrypted, is_foreign
-from eventlog.errors import AlreadyExistsError, CallError, DamagedError, LimitError, TooNewError
+from eventlog.codec.payload import NAMED, NAMES, is_encrypted, is_foreign, refused
+from eventlog.errors import AlreadyExistsError, CallError, LimitError
 from eventlog.errors.base import brief
 from eventlog.history.catalog import entry_of
-from eventlog.ids import MAX_ID_BYTES
+from eventlog.ids import MAX_ID_BYTES, size_of
 from eventlog.log.commit import Append
 from eventlog.validation import a_kind, require
 
@@ -47,27 +48,20 @@ _HASH_BYTES = 16
 _HASHED = re.compile(rf"~[0-9a-f]{{{2 * _HASH_BYTES}}}\Z")
 
 
-class NameState(msgspec.Struct, frozen=True, array_like=True):
+class NameState(msgspec.Struct, frozen=True, array_like=True, tag=FORMAT):
     """The session that has a name, as the newest append of its stream says."""
 
-    session: str | None = None
+    session: str | None
     """The session that has the name, or is to have it; None if the name is free."""
-    leaving: bool = False
+    leaving: bool
     """Whether the session is to lose it."""
 
 
-FREE = NameState()
-
-
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    format: int
-    session: str | None
-    leaving: bool
+FREE = NameState(None, leaving=False)
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Stored).decode
-_first = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_decode = msgspec.msgpack.Decoder(NameState).decode
 
 
 def checked_name(name: object) -> Name:
@@ -82,19 +76,12 @@ def checked_name(name: object) -> Name:
     assert isinstance(format, str)
     assert isinstance(key, str)
     for what, text, most in (("format", format, MAX_FORMAT_BYTES), ("key", key, MAX_KEY_BYTES)):
-        size = _size(what, text)
+        size = size_of(f"the {what} of a name", text)
         if not 0 < size <= most:
             raise LimitError(f"bytes of a name's {what}", size, most)
     if ":" in format:
         raise CallError(f"the format of a name has no colon: {brief(format)}")
     return format, key
-
-
-def _size(what: str, text: str) -> int:
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        raise CallError(f"the {what} of a name has lone surrogates: {brief(text)}") from None
 
 
 def stream_of(log: Log, name: Name) -> str:
@@ -164,27 +151,14 @@ def last_owner(log: Log, name: Name) -> tuple[str, int] | None:
 def _state_in(data: bytes, stream: str) -> NameState:
     data = data.removeprefix(NAMED)
     try:
-        stored = _decode(data)
+        return _decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _refused(data, stream) from error
-    if stored.format != FORMAT:
-        raise _refused(data, stream)
-    return NameState(stored.session, stored.leaving)
-
-
-def _refused(data: bytes, stream: str) -> DamagedError | TooNewError:
-    try:
-        format = msgspec.msgpack.decode(_first(data)[0], type=int)
-    except (msgspec.MsgspecError, ValueError, IndexError):
-        format = FORMAT
-    if format > FORMAT:
-        return TooNewError(f"a name in format {format}; this program knows up to {FORMAT}", session=stream)
-    return DamagedError("a name that cannot be read", session=stream)
+        raise refused(data, FORMAT, "a name", "a name that cannot be read", session=stream) from error
 
 
 def state_append(stream: str, head: Head | None, state: NameState, time: int) -> Append:
     """Return the append after which a name's stream says `state`, if it is still as in `head`."""
-    data = NAMED + _encode(_Stored(FORMAT, state.session, state.leaving))
+    data = NAMED + _encode(state)
     begins = 0 if head is None else None
     expected = None if head is None else head.version
     return Append(
@@ -201,7 +175,7 @@ def named_heads(log: Log, format: str, prefix: str, after: str) -> Iterator[Head
     """
     log.require_keys()
     for what, text in (("format", format), ("key", prefix), ("key", after)):
-        _size(what, text)
+        size_of(f"the {what} of a name", text)
     behind = _plain_id(format, after) if after else ""
     found = _scanned(log, format) if log.engine is not log else _ranged(log, format, prefix, behind)
     for place, head in found:
@@ -214,7 +188,7 @@ def _ranged(log: Log, format: str, prefix: str, behind: str) -> Iterator[tuple[s
     """Yield the named sessions with the ids of their names' streams, from a range of these."""
     start = _cut(f"{NAMES}{format}:{prefix}")
     exact = log.head(start)
-    for stream in merge([] if exact is None else [exact], log.heads(max(start, behind)), key=_id):
+    for stream in merge([] if exact is None else [exact], log.heads(max(start, behind)), key=attrgetter("session")):
         if not stream.session.startswith(start):
             return
         session = newest_state(stream).session if stream.entry.startswith(NAMED) else None
@@ -226,7 +200,7 @@ def _ranged(log: Log, format: str, prefix: str, behind: str) -> Iterator[tuple[s
 def _scanned(log: Log, format: str) -> Iterator[tuple[str, Head]]:
     """Yield the same of a log whose names are hashed."""
     found = [(_plain_id(*_name(head)), head) for head in log.heads() if _has(head, format)]
-    for place, head in sorted(found, key=_place):
+    for place, head in sorted(found, key=itemgetter(0)):
         if newest_state(log.head(stream_of(log, _name(head)))).session == head.session:
             yield place, head
 
@@ -243,11 +217,3 @@ def _name(head: Head) -> Name:
     name = entry_of(head).name
     assert name is not None
     return name
-
-
-def _id(head: Head) -> str:
-    return head.session
-
-
-def _place(found: Sequence[object]) -> str:
-    return str(found[0])

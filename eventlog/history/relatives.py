@@ -6,6 +6,7 @@ passed over.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from eventlog.history.ancestry import ancestors
@@ -58,8 +59,4 @@ def recorders_of(log: Log, owner: str, session: str) -> list[str]:
 
 def _listed(log: Log, name: bytes) -> list[Head]:
     """Return the heads in a list, and those of which it is not known in which they are."""
-    return sorted(log.newest([name, UNNAMED], limit=_ALL), key=_id)
-
-
-def _id(head: Head) -> str:
-    return head.session
+    return sorted(log.newest([name, UNNAMED], limit=_ALL), key=attrgetter("session"))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
@@ -30,12 +31,8 @@ from eventlog.records.state_questions import (
     Earlier,
     OpenThings,
     answered_part,
-    birth_of,
-    has_message,
-    has_part,
     interrupted_call,
     is_effective,
-    last_user_upto,
 )
 from eventlog.records.unseen import NumberOf, Seen, Unseen
 from eventlog.state.state import GOES_ON, State
@@ -126,7 +123,7 @@ class ToldConversation(Conversation):
         for event in self.settling:
             self.add(now, event)
         if seen is not None and self.open is not None:
-            birth = ask(partial(birth_of, self.open.id))
+            birth = ask(methodcaller("message", self.open.id)).added
             if birth > seen.upto and number_of(birth, is_told=True) not in seen.own:
                 self.supersede()  # another run's
 
@@ -134,7 +131,7 @@ class ToldConversation(Conversation):
         """Return an unused message id: the first of these that is one, else a new one."""
         for one in wanted:
             name = bounded_id(one)
-            if name not in self._ids and not self._ask(partial(has_message, name)):
+            if name not in self._ids and not self._ask(methodcaller("has_message", name)):
                 self._ids.add(name)
                 return name
         return self._new_id("msg_")
@@ -232,7 +229,7 @@ class ToldConversation(Conversation):
                 self._late[index] = self._base + len(items), message
         self._without_closing(before)
         self._looked = len(items)
-        asked = self.last_user if self._upto > self._base else self._ask(partial(last_user_upto, self._upto))
+        asked = self.last_user if self._upto > self._base else self._ask(methodcaller("last_user", self._upto))
         return replace(event, seen=self._upto, reply_to=asked)
 
     def _finish_of(self, message: str) -> ev.MessageFinished | None:
@@ -250,7 +247,7 @@ class ToldConversation(Conversation):
         name = self._finishes.get(answer.id)
         if name is None:
             name = own_id(answer.id, "finish")
-            if answer.id in self._inherited and self._ask(partial(has_part, name)):
+            if answer.id in self._inherited and self._ask(methodcaller("has_part", name)):
                 name = self._new_id("prt_")  # a rollback hid the part of that id
             self._finishes[answer.id] = name
         return name
@@ -279,7 +276,7 @@ class ToldConversation(Conversation):
     ) -> OpenCall | None:
         """Complete the newest call of this id, one that was settled as interrupted as well."""
         if name not in self.calls and name not in self.interrupted:
-            found: tuple[str, str] | None = self._ask(lambda state: interrupted_call(state, name))
+            found: tuple[str, str] | None = self._ask(partial(interrupted_call, name))
             if found is not None:
                 self.interrupted[name] = OpenCall(found[1], OpenAnswer(found[0], time, None), "", "")
         return super().result(time, name, result, held=held, metadata=metadata)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from eventlog import events as ev
 from eventlog.history.effective_history import END
@@ -35,12 +35,8 @@ class Seen(NamedTuple):
         return 0 < number <= self.upto or number in self.own
 
 
-class NumberOf(Protocol):
-    """Finds the record that has a version."""
-
-    def __call__(self, version: int, *, is_told: bool = False) -> int:
-        """Return its number, 0 if none has it; `is_told`: one has it."""
-        ...
+NumberOf = Callable[..., int]
+"""Finds the record that has a version: 0 if none has it, unless `is_told`."""
 
 
 class Asked(NamedTuple):
@@ -141,19 +137,16 @@ def _replies_to(message: str, state: State) -> list[Reply]:
         facts = state.messages[name]
         versions = (change >> CODE_BITS for change in reversed(facts.changes))
         finished = next(filter(state.history.holds, versions)) if state.now(facts.changes) == "finished" else 0
-        calls = [part for part in facts.parts.values() if part.kind == "tool" and state.history.holds(part.added)]
-        found.append(Reply(name, finished, tuple(part.added for part in calls if state.status(part) != "removed")))
+        calls = (part for part in facts.parts.values() if part.kind == "tool" and state.is_there(part))
+        found.append(Reply(name, finished, tuple(part.added for part in calls)))
     return found
 
 
 def _replies(message: str, state: State) -> Iterator[str]:
     """Yield the replies that are there and have seen a question, newest first."""
     asked = state.messages[message]
-    for version, names in state.opens.newest_first(state.history):
-        if version <= asked.added:
+    for name, facts in state.replies():
+        if facts.added <= asked.added:
             return
-        for name in names:
-            facts = state.messages[name]
-            is_reply = facts.added == version and not facts.summary and state.now(facts.changes) != "removed"
-            if is_reply and not covers(state.forgotten, version) and state.has_seen(facts, asked):
-                yield name
+        if not covers(state.forgotten, facts.added) and state.has_seen(facts, asked):
+            yield name

@@ -16,8 +16,8 @@ from eventlog.append.bulk import BulkAppender
 from eventlog.append.lease_claim import LeaseStatus
 from eventlog.append.pipeline import OpenPipelines, Pipeline
 from eventlog.append.transaction import transact
-from eventlog.errors import CallError, EventlogError, LeaseHeldError, ReadOnlyError, RefusedError
-from eventlog.errors.base import cut, giving_way_to
+from eventlog.errors import CallError, EventlogError, LeaseHeldError, RefusedError
+from eventlog.errors.base import giving_way_to
 from eventlog.log.commit import Committed
 from eventlog.session.held_lease import A_LEASE, Block, Lease
 from eventlog.session.inputs import require_sound_json
@@ -267,43 +267,34 @@ class Executor:
         taken = self.leases.held is None
         self.writing(lambda lease: self.command(events, bodies, lease=lease, last=taken), wait=wait, settles=True)
 
-    def writing(self, work: Callable[[Lease], T], *, wait: float = 0.0, settles: bool = False) -> T:
+    def writing(
+        self, work: Callable[[Lease], T], *, wait: float = 0.0, settles: bool = False, lazily: bool = True
+    ) -> T:
         """Append under the running task's lease, or under one taken for this append.
 
         Unless it `settles`, the append goes on with what a former owner left open. If the append
         finds that another owner was quicker, the lease is waited for, and `work` done again. `wait`
-        is the seconds to wait for the lease.
+        is the seconds to wait for the lease. If not `lazily`, other owners see it from the
+        beginning.
         """
         require_wait(wait)
         lease = self.leases.held
         if lease is not None:
             return work(lease)
-        if (outlived := self.leases.outlived) is not None:
+        if lazily and (outlived := self.leases.outlived) is not None:
             outlived.require_live()
         self.host.require_open(writing=True)
-        try:
-            return self._written(work, lazily=True, settles=settles)
-        except LeaseHeldError:
-            return self._written(work, wait=wait, settles=settles)
-
-    def alone(self, work: Callable[[Lease], T], *, wait: float = 0.0) -> T:
-        """Work under a lease seen by other owners from the beginning; see `Executor.writing`."""
-        require_wait(wait)
-        lease = self.leases.held
-        if lease is not None:
-            return work(lease)
-        self.host.require_open(writing=True)
-        return self._written(work, wait=wait)
-
-    def _written(
-        self, work: Callable[[Lease], T], *, lazily: bool = False, settles: bool = False, wait: float = 0.0
-    ) -> T:
         block = Block()
-        lease = self.leases.acquire(wait, lazily=lazily, settles=settles, block=block)
         try:
-            return work(lease)
-        finally:
-            self.leases.release(lease)
+            lease = self.leases.acquire(0.0 if lazily else wait, lazily=lazily, settles=settles, block=block)
+            try:
+                return work(lease)
+            finally:
+                self.leases.release(lease)
+        except LeaseHeldError:
+            if not lazily:
+                raise
+        return self.writing(work, wait=wait, settles=settles, lazily=False)
 
     def require_no_owner(self) -> None:
         """Raise `LeaseHeldError` if another owner or task runs the session now."""
@@ -327,14 +318,15 @@ class Executor:
         """Hold the right to run the session inside a `with`; see `Session.lease`."""
         block = Block()
         lease = self.acquire(wait=wait, block=block, take_over=take_over)
+        error: BaseException | None = None
         try:
             yield lease
-        except BaseException as error:
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
             with giving_way_to(error, "lease"):
                 self.leases.release(lease)
-            raise
-        else:
-            self.leases.release(lease)
 
     def acquire(
         self, *, wait: float = 0.0, lazily: bool = False, block: Block | None = None, take_over: bool = False
@@ -344,8 +336,6 @@ class Executor:
         `wait`, `take_over` and errors are those of `Session.lease`. `lazily` takes the lease with
         the next append; `block` gives it back when collected.
         """
-        if self.host.log.read_only:
-            raise ReadOnlyError(f"session {cut(self.id)}: the store was opened for reading only")
         self.host.require_open(writing=True)
         return self.leases.acquire(wait, lazily=lazily, block=block, take_over=take_over)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from eventlog.errors import CallError
 from eventlog.streams.answer import API, AnswerReader, plain
@@ -31,85 +31,15 @@ from eventlog.validation import require
 from eventlog.values import Json, MessageError, Opaque
 
 if TYPE_CHECKING:
+    from eventlog.session.reply_commands import ReplyCommands
     from eventlog.session.text_stream import TextStream
     from eventlog.session.tool_call import ToolCall
-    from eventlog.values import PartKind, Usage
+    from eventlog.values import Usage
 
 ABORTED = "aborted"
 """Reason of an answer that a user's stop ended."""
 LOOK_CHUNKS, LOOK_SECONDS = 16, 0.5
 """Chunks, and seconds of a slow stream, between two looks for an interrupt."""
-
-
-class Fillable(Protocol):
-    """The commands by which an answer fills a reply, and `fill` itself; see `Reply`."""
-
-    api: str = ""
-    """The API of the answer, as the reader recognises it."""
-    target: str = ""
-    """The target of the newest step."""
-    view: object = None
-    """The view that the first model call is sent, if one was named; None once its step began."""
-
-    @property
-    def in_step(self) -> bool:
-        """Whether a step is open."""
-        ...
-
-    @property
-    def interrupt_requested(self) -> bool:
-        """Whether a user asked for a stop."""
-        ...
-
-    def step(self, *_: Any, **record: Any) -> str:
-        """Begin a step, with what is known of its request."""
-        ...
-
-    def stream_text(self) -> TextStream:
-        """Begin a text."""
-        ...
-
-    def stream_reasoning(self) -> TextStream:
-        """Begin a piece of reasoning."""
-        ...
-
-    def tool(self, tool: str, *, call_id: str, provider_executed: bool, metadata: Json | None) -> ToolCall:
-        """Begin a call."""
-        ...
-
-    def part(self, kind: PartKind) -> str:
-        """Add a whole part."""
-        ...
-
-    def record_custom(self, namespace: str, data: Json) -> None:
-        """Record a fact beside the message."""
-        ...
-
-    def end_step(self, reason: str, *, usage: Usage | None) -> str:
-        """End the step."""
-        ...
-
-    def finish(self, reason: str) -> None:
-        """Finish the reply."""
-        ...
-
-    def abort(self, error: MessageError | None = None) -> None:
-        """Abort the reply."""
-        ...
-
-    def fill(self, answer: object, *, api: API | None = None) -> Filled:
-        """Fill the reply from a provider's answer, as it streams or whole; returns its end.
-
-        `answer` is what the provider's package returned: an iterable of chunks, objects or
-        mappings, of OpenAI Chat Completions, OpenAI Responses, Anthropic Messages or Gemini, or one
-        whole answer. The first chunks tell the API; `api` names it. Text, reasoning and arguments
-        are accepted as they come. The step is begun, unless one is open, and ended; the reply is
-        finished unless a call waits for the program (`Filled.calls`). A call whose arguments are no
-        whole JSON object fails, so that the model calls again. A user's stop ends the stream and
-        aborts the reply. Errors of the stream are raised, with the reply as far as it came:
-        `StreamError` for an error of the provider, `UnknownStreamError` for another API.
-        """
-        return fill_with(Filling(self, api), chunks_of(answer))
 
 
 class Filled(NamedTuple):
@@ -143,7 +73,7 @@ class _Call:
 class Filling:
     """A reply while it is filled."""
 
-    def __init__(self, reply: Fillable, api: API | None = None, *, whole: bool = False) -> None:
+    def __init__(self, reply: ReplyCommands, api: API | None = None, *, whole: bool = False) -> None:
         """`whole`: a stream that ends without a finish reason broke off: `ConnectionError`."""
         self.reply = reply
         self._reader = AnswerReader(api)

@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
 from eventlog.errors import LeaseHeldError
@@ -49,14 +49,6 @@ class Block:
     """Held by a `with` block while it runs: a lease taken for the block is over without it."""
 
     __slots__ = ("__weakref__",)
-
-
-class Closable(Protocol):
-    """A text that streams under a lease."""
-
-    def close(self) -> None:
-        """Have the next delta look whether the lease is over."""
-        ...
 
 
 class Lease:
@@ -86,8 +78,8 @@ class Lease:
         """
         self.retry: Retry | None = None
         """The failed attempt that the next reply repeats, and records."""
-        self.streams: weakref.WeakSet[Closable] = weakref.WeakSet()
-        """The texts that stream under it."""
+        self.streams: weakref.WeakSet[Any] = weakref.WeakSet()
+        """The `TextStream`s under it."""
         self.successor: int = self.epoch
         """Epoch of the lease of the task that took it over."""
 

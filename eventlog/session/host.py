@@ -51,8 +51,8 @@ class Host:
             raise CallError("flush_interval, lease_ttl and checkpoint_events are greater than zero")
         self.log = log
         shared = log.clock
-        own = _milliseconds(shared) if clock is None else _checked_clock(clock)
-        self.clock: Callable[[], int] = own
+        own: Callable[[], int] = (lambda: shared() // 1_000_000) if clock is None else _checked_clock(clock)
+        self.clock = own
         """UTC milliseconds, by the clock of the log."""
         self.nanoseconds: Callable[[], int] = shared if clock is None else lambda: own() * 1_000_000
         """The clock in nanoseconds, for deltas: one call less."""
@@ -149,15 +149,6 @@ class Host:
         self.kept.clear()
         self.flusher.fork_off()
         self.follower.fork_off()
-
-
-def _milliseconds(clock: Callable[[], int]) -> Callable[[], int]:
-    """A clock of nanoseconds in milliseconds."""
-
-    def now() -> int:
-        return clock() // 1_000_000
-
-    return now
 
 
 def _checked_clock(clock: Callable[[], int]) -> Callable[[], int]:

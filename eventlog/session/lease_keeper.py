@@ -239,7 +239,7 @@ class LeaseKeeper:
                 return False
             renewed = renew_lease(self._host.log, self.id, lease.claim.state, now + ttl)
             if renewed is None:
-                self._host.flusher.forget(self)
+                self._host.flusher.forget(self.id)
             else:
                 lease.claim.state = renewed
             return False
@@ -273,7 +273,7 @@ class LeaseKeeper:
             and ended.status is not LeaseStatus.RETURNED
             and writer.retain(ended)
         ):  # two replies in one pipeline
-            host.flusher.keep(self)
+            self._keep()
             return Lease(self.id, ended, block)
         if reads:
             writer.catch_up()
@@ -303,12 +303,15 @@ class LeaseKeeper:
         """Accept deltas under a lease, and renew it from now on."""
         try:
             self._writer.hold(lease.claim)
-            self._host.flusher.keep(self, soon=lease.is_claimed)
+            self._keep(soon=lease.is_claimed)
         except BaseException:
             self._close(lease)
             raise
         self._host.counted.leases_taken += 1
         return lease
+
+    def _keep(self, *, soon: bool = False) -> None:
+        self._host.flusher.keep(self.id, self.renew_if_due, self.abandon, soon=soon)
 
     def _taken_up(self, *, settles: bool) -> LeaseClaim | None:
         """Return the lease that rests if it is still this handle's, and nothing is to be settled.
@@ -334,7 +337,7 @@ class LeaseKeeper:
             finally:
                 self._wake()
                 if self.current is None:
-                    self._host.flusher.forget(self)
+                    self._host.flusher.forget(self.id)
 
     def _wake(self) -> bool:
         """End the rest of a lease; return whether no other store has taken it."""
@@ -371,11 +374,11 @@ class LeaseKeeper:
         if rests:
             self._resting, self._rests_since = lease.claim, time.monotonic()
             RESTING.add((self.id, lease.claim.state.owner, lease.epoch))
-            self._host.flusher.keep(self, soon=True)
+            self._keep(soon=True)
         else:
             release_lease(self._host.log, self.id, lease.claim.state)
 
     def _end(self, lease: Lease) -> None:
         lease.live = False
         self.current, self._ended = None, lease.claim
-        self._host.flusher.forget(self)
+        self._host.flusher.forget(self.id)

@@ -137,12 +137,8 @@ def _reply_before(state: State, message: str, forgotten: Sequence[Range]) -> Mes
     """Return the newest reply that is there and has not seen this message."""
     asked = state.messages[message]
     waits = state.now(asked.changes) == "waiting"
-    for version, names in state.opens.newest_first(state.history):
-        for facts in (state.messages[name] for name in names):
-            is_there = facts.added == version and not facts.summary and state.now(facts.changes) != "removed"
-            if is_there and not covers(forgotten, version) and (waits or not state.has_seen(facts, asked)):
-                return facts
-    return None
+    replies = (facts for _, facts in state.replies() if not covers(forgotten, facts.added))
+    return next((facts for facts in replies if waits or not state.has_seen(facts, asked)), None)
 
 
 def has_earlier_question(reader: SessionReader, message: str) -> bool:

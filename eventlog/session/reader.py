@@ -15,14 +15,14 @@ from eventlog.codec.decoded import DecodedCommit, Recorded, Span
 from eventlog.errors import NotFoundError
 from eventlog.history.ancestry import decoded_commits, forked_from, head_of, history_spans, texts
 from eventlog.history.catalog import entry_of
-from eventlog.history.effective_history import StreamRange, lineage_of
+from eventlog.history.effective_history import StreamRange
 from eventlog.history.forgotten import blanked_commits, forgotten_in, without_content
 from eventlog.history.ranges import Range, clipped, without
 from eventlog.integrity.heads import SessionHead, session_head
 from eventlog.state.loader import load_state, wrong_checkpoints
 from eventlog.state.state import State
 from eventlog.validation import each, require, require_version
-from eventlog.values import Body, Content, Lineage
+from eventlog.values import Body, Content
 
 if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
@@ -118,11 +118,6 @@ class SessionReader:
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
         """Versions of the effective history at version `at`, as closed ascending ranges."""
         return self._ranges(self.resolve(at))
-
-    def lineage(self, at: int | None = None) -> list[Lineage]:
-        """The effective history as ranges of streams, oldest first."""
-        ranges = self.effective_ranges(at)
-        return lineage_of(self._writer.ancestry(), ranges)
 
     def ancestry(self) -> tuple[StreamRange, ...]:
         """The streams that make up the session's history, the eldest first, its own last."""

@@ -34,10 +34,7 @@ def check_session_id(id: str) -> None:
     ids.check_id("session", id)
     if is_shelf_id(id):
         raise CallError(f"an id that begins with {SHELF}: or {SHELF}~ is that of a shelf, not of a session")
-    try:
-        id.encode()
-    except UnicodeEncodeError:
-        raise CallError("a session id is text that UTF-8 can encode") from None
+    ids.size_of("a session id", id)
 
 
 class SessionRegistry:

@@ -14,11 +14,16 @@ Commands run in `executor.py`; reading is `reader.py`; commands about what the m
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING
 
 from eventlog import events as ev
+from eventlog.errors import ErasedError, NotFoundError
+from eventlog.history.ancestry import head_of
+from eventlog.history.catalog import is_shelf, is_shelf_id
+from eventlog.integrity.heads import store_head
 from eventlog.session.context import ContextCommands
 from eventlog.session.executor import Executor
 from eventlog.session.held_lease import unless_held
@@ -27,11 +32,10 @@ from eventlog.session.message_commands import MessageCommands
 from eventlog.session.registry import SessionRegistry
 from eventlog.session.rollback import RollbackResult, redo, rollback
 from eventlog.session.settings_commands import SettingsCommands
-from eventlog.session.subsessions import stop_asked, stop_subsessions
+from eventlog.session.subsessions import interrupt_all, stop_subsessions
 from eventlog.session.values import Values
-from eventlog.state.waiting_calls import asked
 from eventlog.validation import require
-from eventlog.values import Content, Model
+from eventlog.values import Content
 
 if TYPE_CHECKING:
     from eventlog.append.pipeline import Pipeline
@@ -47,41 +51,28 @@ if TYPE_CHECKING:
     from eventlog.session.redact import RedactionResult
 
 
-class Sessions(Protocol):
-    """A store as its sessions, and work on several of them, see it.
-
-    A session begins others, and a store makes the handle of each: one of the two has to know the
-    other by what it does.
-    """
+class Sessions(ABC):
+    """The sessions of a store: the handle of each, and what is asked of all of them."""
 
     host: Host
     log: Log
     registry: SessionRegistry
 
     def session(self, id: str) -> Session:
-        """See `Store`."""
-        ...
+        """The handle of a session; `NotFoundError` if there is none of this id."""
+        self.host.require_open()
+        executor = self.registry.get(id)
+        if is_shelf_id(id) and is_shelf(head_of(self.log, id)):
+            raise NotFoundError("session", id)
+        return handle_of(self, executor)
 
+    @abstractmethod
     def sessions(
         self, after: str = "", *, scope: str | None = None, parent: str | None = None
     ) -> Iterator[SessionInfo]:
-        """See `Store`."""
-        ...
+        """See `SessionStore`."""
 
-    def create_session(
-        self,
-        *,
-        id: str | None = None,
-        title: str = "",
-        scope: str = "",
-        directory: str = "",
-        agent: str = "",
-        model: Model | str | None = None,
-        parent: str | None = None,
-    ) -> Session:
-        """See `Store`."""
-        ...
-
+    @abstractmethod
     def fork(
         self,
         parent: Session,
@@ -93,24 +84,38 @@ class Sessions(Protocol):
         then: Sequence[ev.Event] = (),
         bodies: Mapping[bytes, bytes] | None = None,
     ) -> Session:
-        """See `Store`."""
-        ...
-
-    def head(self) -> StoreHead:
-        """See `Store`."""
-        ...
-
-    def flush(self) -> None:
-        """See `Store`."""
-        ...
+        """See `SessionStore`."""
 
     def info(self, session: str) -> SessionInfo:
-        """See `Store`."""
-        ...
+        """The catalog entry of one session: title, scope, times and counts."""
+        info = self.host.info(session)
+        if is_shelf_id(session) and is_shelf(head_of(self.log, session)):
+            raise NotFoundError("session", session)
+        return info
+
+    def head(self) -> StoreHead:
+        """The heads of all committed sessions and one digest of them, to keep elsewhere.
+
+        Compare them later to detect changes (`integrity/heads.py`). Reads one small record a
+        session, and no event.
+        """
+        self.host.require_open()
+        return store_head(self.log.heads())
 
     def text(self, content: Content, session: str | None = None) -> str:
-        """See `Store`."""
-        ...
+        """The text of a content; `DamagedError` if its body is missing or not what was stored.
+
+        `session` is one that has it: an encrypted store finds it without asking all others
+        (`Session.text`).
+        """
+        return self.host.text(content, session)
+
+    def flush(self) -> None:
+        """Make everything that all handles have accepted durable."""
+        self.host.require_open()
+        for writer in self.registry.writers():
+            with suppress(ErasedError):  # events accepted for an erased session have no place any more
+                writer.flush()
 
 
 class Session(MessageCommands, SettingsCommands):
@@ -256,11 +261,7 @@ class Session(MessageCommands, SettingsCommands):
         Calls that wait for a person are denied, here and in sub-sessions that wait themselves.
         The sub-sessions of its newest tasks that a crash left without an owner are stopped as well.
         """
-        with self.reader.deciding() as state:
-            waiting = [state.parts[part] for part in asked(state)]
-        if waiting:
-            stop_asked(self.store.registry, self.executor, waiting, reason)
-        self.executor.interrupt(reason)
+        interrupt_all(self.store.registry, self.executor, reason)
         stop_subsessions(self.store.registry, self.executor, reason)
 
     # -- history -------------------------------------------------------------------------------
@@ -302,10 +303,9 @@ class Session(MessageCommands, SettingsCommands):
         `id` is made by default. `title`, `agent` and `directory` are those of
         `Store.create_session`.
         """
-        scope = self.info.scope
-        return self.store.create_session(
-            id=id, title=title, agent=agent, directory=directory, scope=scope, parent=self.id
-        )
+        self.store.host.require_open(writing=True)
+        started = ev.SessionStarted(title, self.info.scope, directory, agent, parent=self.id)
+        return handle_of(self.store, self.store.registry.begin(started, id, None))
 
 
 def handle_of(store: Sessions, executor: Executor) -> Session:

@@ -69,7 +69,7 @@ def open_named(store: Sessions, name: Name, id: str | None, begin: Begin | None)
             if id is not None and store.log.head(id) is not None:
                 head_of(store.log, id)  # `ErasedError` for an erased session, whose id is not used again
                 raise AlreadyExistsError("session", id)
-            named.write(head, NameState(id or store.host.new_id("ses_")))
+            named.write(head, NameState(id or store.host.new_id("ses_"), leaving=False))
 
 
 def begin_named(store: Sessions, name: Name, id: str | None, begin: Begin) -> Session:
@@ -109,7 +109,7 @@ class Names:
                 raise RefusedError("the session has another name", expected=expected, session=session)
             head, state = named.read()
             if state.session is None:
-                named.write(head, NameState(session))
+                named.write(head, NameState(session, leaving=False))
                 continue
             if log.head(state.session) is not None:
                 owner = named.complete(head, state, None)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from eventlog import events as ev
 from eventlog.codec.payload import is_encrypted
-from eventlog.errors import AlreadyExistsError, CallError, ErasedError, LimitError
+from eventlog.errors import AlreadyExistsError, ErasedError, LimitError
 from eventlog.history.catalog import SHELF, entry_of, is_shelf
+from eventlog.ids import size_of
 from eventlog.session.values import Values
 from eventlog.validation import require
 
@@ -58,10 +59,7 @@ class Shelf:
 def check_name(name: str) -> str:
     """Return `name` if a shelf may have it: 1..200 bytes of UTF-8; `LimitError` otherwise."""
     require(str, name, "a shelf's name is a str")
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        raise CallError("a shelf's name is text that UTF-8 can encode") from None
+    size = size_of("a shelf's name", name)
     if not 0 < size <= MAX_NAME_BYTES:
         raise LimitError("bytes of a shelf's name", size, MAX_NAME_BYTES)
     return name

@@ -57,16 +57,21 @@ def stop_subsessions(registry: SessionRegistry, session: Executor, reason: str) 
                 stop_subsessions(registry, child, reason)
 
 
+def interrupt_all(registry: SessionRegistry, session: Executor, reason: str) -> None:
+    """Interrupt a session, and the sub-sessions that its calls wait for."""
+    with session.reader.deciding() as state:
+        waiting = [state.parts[part] for part in asked(state)]
+    stop_asked(registry, session, waiting, reason)
+    session.interrupt(reason)
+
+
 def stop_asked(registry: SessionRegistry, session: Executor, calls: Sequence[PartFacts], reason: str) -> None:
     """Stop the sub-sessions of `task` calls that wait because calls there wait for a person."""
     for name in filter(None, (waiting_subsession(session, facts) for facts in calls)):
         with suppress(NotFoundError, KeyMissingError):  # erased or locked meanwhile
             child = registry.get(name)
             if child.reader.info.parent == session.id:
-                with child.reader.deciding() as state:
-                    waiting = [state.parts[part] for part in asked(state)]
-                stop_asked(registry, child, waiting, reason)
-                child.interrupt(reason)
+                interrupt_all(registry, child, reason)
 
 
 def waiting_subsession(session: Executor, facts: PartFacts) -> str | None:
@@ -93,13 +98,6 @@ def _subsessions(session: Executor) -> Iterator[str]:
 
 def _begun(state: State) -> list[int]:
     """Return the versions at which those calls began to run."""
-    for began, names in state.opens.newest_first(state.history):
-        for facts in (state.messages[name] for name in names):
-            if facts.added == began and not facts.summary and state.now(facts.changes) != "removed":
-                return [
-                    version
-                    for part in facts.parts.values()
-                    if part.kind == "tool" and state.status(part) in {"running", "interrupted"}
-                    for version in versions_of(part.changes, "running")
-                ]
-    return []
+    parts = next((facts.parts.values() for _, facts in state.replies()), ())
+    calls = (part for part in parts if part.kind == "tool" and state.status(part) in {"running", "interrupted"})
+    return [version for part in calls for version in versions_of(part.changes, "running")]

@@ -98,5 +98,5 @@ class FactArchive:
         assert self.stored is not None
         stored, newer, self.stored, self._grown = self.stored, self._cold, None, None
         self._cold = {}
-        self.add(stored.rows.replayed_messages(stored.upto))
+        self.add(stored.rows.replayed(stored.upto).facts.all_messages())
         self._cold.update(newer)

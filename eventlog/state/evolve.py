@@ -166,7 +166,7 @@ def _compaction(state: State, part: str, status: str) -> None:
 
 def _rolled_back(state: State, event: ev.RolledBack) -> None:
     state.history.roll_back(state.version, event.to)
-    state.undo.append((state.version, History.undo_last, state.history))
+    state.undo.append((state.version, History.cut, state.history, state.version - 1))
     state.hidden = None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -19,12 +20,10 @@ from eventlog.history.derived import LostRowError
 from eventlog.history.effective_history import StreamRange
 from eventlog.history.forgotten import forgotten_in
 from eventlog.log.contract import Log
-from eventlog.state.chunk import Row
 from eventlog.state.evolve import evolve
 from eventlog.state.state import State
 from eventlog.state.stored import canonical, decode_messages, decode_state, encode_state, mark_stored
-from eventlog.state.stored_facts import StoredMessages
-from eventlog.state.version_log import Entry, VersionLog
+from eventlog.state.stored_facts import StoredMessages, StoredRows
 
 STATE = "state 11"
 """Kind of the checkpoints; the number is that of the format and its meaning."""
@@ -68,7 +67,7 @@ def save_state(log: Log, streams: Sequence[StreamRange], state: State) -> None:
     state.commit_to(state.version)
     # Ids with lone surrogates cannot stand in a checkpoint: such a session is replayed.
     with suppress(UnicodeEncodeError):
-        rows = LogRows(log, streams)
+        rows = _rows(log, streams)
         checkpoint, beside = encode_state(state, session, rows)
         surplus = checkpoint_store.newest(1)  # it gives the state of earlier versions, too
         checkpoint_store.save(log, STATE, session, state.version, checkpoint, beside=beside, surplus=surplus)
@@ -77,7 +76,7 @@ def save_state(log: Log, streams: Sequence[StreamRange], state: State) -> None:
 
 def wrong_checkpoints(log: Log, streams: Sequence[StreamRange], session: str, upto: int) -> Iterator[int]:
     """Versions whose checkpoint of command state differs from a replay from the first event."""
-    rows = LogRows(log, streams)
+    rows = _rows(log, streams)
     for version, data in checkpoint_store.valid(log, STATE, session, upto):
         expected = canonical(_replayed(log, streams, version))
         try:
@@ -96,38 +95,18 @@ def _replayed(log: Log, streams: Sequence[StreamRange], version: int) -> State:
     return state
 
 
-class LogRows:
-    """The rows beside checkpoints in a log; see `stored_facts.StoredRows`."""
+def _rows(log: Log, streams: Sequence[StreamRange]) -> StoredRows:
+    """The rows beside the checkpoints of a session."""
+    return StoredRows(log, partial(_messages_of, log), partial(_replayed, log, streams))
 
-    def __init__(self, log: Log, streams: Sequence[StreamRange]) -> None:
-        self._log = log
-        self._streams = streams
 
-    def get(self, session: str, kind: str, number: int) -> bytes | None:
-        """Return a row of a session; None if it is missing or damaged."""
-        return checkpoint_store.sound(self._log, kind, session, number)
-
-    def numbers(self, session: str, kind: str) -> list[int]:
-        """Return the numbers of a session's rows."""
-        return checkpoint_store.versions(self._log, kind, session)
-
-    def messages_of(self, session: str, version: int) -> StoredMessages | None:
-        """Return a session's messages as of version `version` or later; None if it stored none."""
-        for number in reversed(checkpoint_store.versions(self._log, STATE, session)):
-            data = checkpoint_store.sound(self._log, STATE, session, number) if number >= version else None
-            if data is not None:
-                with suppress(*_UNREADABLE):
-                    return decode_messages(data)
-        return None
-
-    def replayed_messages(self, version: int) -> list[Row]:
-        """Return all messages as of a version, from a replay of the events."""
-        return list(_replayed(self._log, self._streams, version).facts.all_messages())
-
-    def replayed_log(self, name: str, version: int) -> list[Entry]:
-        """Return the entries of a `VersionLog` as of a version, from a replay of the events."""
-        log: VersionLog = getattr(_replayed(self._log, self._streams, version), name)
-        return log.whole()
+def _messages_of(log: Log, session: str, version: int) -> StoredMessages | None:
+    for number in reversed(checkpoint_store.versions(log, STATE, session)):
+        data = checkpoint_store.sound(log, STATE, session, number) if number >= version else None
+        if data is not None:
+            with suppress(*_UNREADABLE):
+                return decode_messages(data)
+    return None
 
 
 def apply_spans(log: Log, streams: Sequence[StreamRange], state: State, upto: int) -> None:
@@ -163,7 +142,7 @@ def _usable(log: Log, streams: Sequence[StreamRange], stream: StreamRange, upto:
     limit = min(stream.last, upto)
     with log.reading() as heads:
         head = heads.head(stream.session)
-    rows = LogRows(log, streams)
+    rows = _rows(log, streams)
     for version, data in checkpoint_store.valid(log, STATE, stream.session, 0 if head is None else head.version):
         if version >= stream.first:
             with suppress(*_UNREADABLE):

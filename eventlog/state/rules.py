@@ -134,8 +134,7 @@ def _part_started(state: State, event: ev.PartStarted) -> None:
     _require_open(state, event.message, facts)
     if isinstance(event.kind, Tool):
         for other in facts.parts.values():
-            is_same = other.kind == "tool" and other.call == event.kind.call and state.history.holds(other.added)
-            if is_same and state.status(other) != "removed":
+            if other.kind == "tool" and other.call == event.kind.call and state.is_there(other):
                 raise AlreadyExistsError("call", event.kind.call)
 
 

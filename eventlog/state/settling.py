@@ -80,10 +80,9 @@ def said_in_step(state: State, message: str) -> list[str]:
     """Return the texts and calls of the newest step of a message that were not removed."""
     said: list[str] = []
     for part, facts in state.messages[message].parts.items():
-        is_there = state.history.holds(facts.added) and state.status(facts) != "removed"
         if facts.kind == "step":
             said.clear()
-        elif facts.kind in {"text", "reasoning", "tool", "opaque"} and is_there:
+        elif facts.kind in {"text", "reasoning", "tool", "opaque"} and state.is_there(facts):
             said.append(part)
     return said
 

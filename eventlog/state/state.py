@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
+from operator import delitem, itemgetter
 from typing import Any
 
 from eventlog.errors import NotFoundError
@@ -31,34 +31,6 @@ _OF_ARGUMENTS = CODES["arguments-pruned"], CODES["arguments-restored"]
 
 class State:
     """The facts of a session that commands are decided against."""
-
-    __slots__ = (
-        "asks",
-        "compactions",
-        "counts",
-        "erased",
-        "facts",
-        "files",
-        "forgotten",
-        "hidden",
-        "history",
-        "hot_messages",
-        "hot_parts",
-        "interrupts",
-        "last_message",
-        "messages",
-        "opens",
-        "parts",
-        "pins",
-        "queued",
-        "removals",
-        "skipped",
-        "started",
-        "tools",
-        "undo",
-        "users",
-        "version",
-    )
 
     def __init__(self) -> None:
         self.version: int = 0
@@ -109,24 +81,21 @@ class State:
     def message(self, message: str) -> MessageFacts:
         """The facts of an effective message that was not removed; `NotFoundError` otherwise."""
         facts = self.hot_messages.get(message) or self.facts.archived_message(message)
-        if (
-            facts is None
-            or not (facts.added >= self.history.starts[-1] or self.history.holds(facts.added))
-            or (facts.changes and self.now(facts.changes) == "removed")
-        ):
+        if facts is None or not self.is_there(facts):
             raise NotFoundError("message", message)
         return facts
 
     def part(self, part: str) -> PartFacts:
         """The facts of an effective part that was not removed; `NotFoundError` otherwise."""
         facts = self.hot_parts.get(part) or self.facts.archived_part(part)
-        if (
-            facts is None
-            or not (facts.added >= self.history.starts[-1] or self.history.holds(facts.added))
-            or (facts.changes and self.now(facts.changes) == "removed")
-        ):
+        if facts is None or not self.is_there(facts):
             raise NotFoundError("part", part)
         return facts
+
+    def is_there(self, facts: MessageFacts | PartFacts) -> bool:
+        """Whether a message or part is effective, and was not removed."""
+        is_effective = facts.added >= self.history.starts[-1] or self.history.holds(facts.added)
+        return is_effective and not (facts.changes and self.now(facts.changes) == "removed")
 
     def has_message(self, message: str) -> bool:
         """Whether a message was ever added under this id, effective or not."""
@@ -183,17 +152,11 @@ class State:
     @property
     def counted(self) -> int:
         """The number of effective messages that were not removed, with forgotten ones."""
-        recent = self.counts.recent
-        if recent and recent[-1][0] >= self.history.starts[-1]:  # as it mostly is
-            return int(recent[-1][1][0])
         newest = self.counts.newest(self.history)
         return int(newest[0]) if newest else 0
 
     def open_messages(self) -> tuple[str, ...]:
         """The assistant messages that are open now."""
-        recent = self.opens.recent
-        if recent and recent[-1][0] >= self.history.starts[-1]:  # as it mostly is
-            return recent[-1][1]
         return self.opens.newest(self.history)
 
     def last_user(self, upto: int = END) -> str | None:
@@ -232,6 +195,14 @@ class State:
             if any(self.has_seen(facts, asked) and self.now(facts.changes) != "removed" for facts in replies):
                 return True
         return False
+
+    def replies(self) -> Iterator[tuple[str, MessageFacts]]:
+        """Yield the effective replies that were not removed, without summaries, newest first."""
+        for version, names in self.opens.newest_first(self.history):
+            for name in names:
+                facts = self.messages[name]
+                if facts.added == version and not facts.summary and self.now(facts.changes) != "removed":
+                    yield name, facts
 
     def open_compaction(self) -> str | None:
         """The compaction that is requested or running now, if there is one."""
@@ -303,13 +274,8 @@ class State:
         else:
             del undo[: next(index for index, entry in enumerate(undo) if entry[0] > version)]
         if len(self.hot_messages) >= self.facts.archive_at:
-            self.opens.pack(version)
-            self.users.pack(version)
-            self.counts.pack(version)
-            self.removals.pack(version)
-            self.asks.pack(version)
-            self.tools.pack(version)
-            self.files.pack(version)
+            for log in (self.opens, self.users, self.counts, self.removals, self.asks, self.tools, self.files):
+                log.pack(version)
             staying = {*self.open_messages(), self.last_message}
             self.facts.archive_older(staying, version if undo else None)
 
@@ -330,7 +296,7 @@ class State:
     def add(self, facts: list[Any], *fact: Any) -> None:
         """Add `(version, *fact)` to a list of facts."""
         facts.append((self.version, *fact))
-        self.undo.append((self.version, _drop_last, facts))
+        self.undo.append((self.version, delitem, facts, -1))
 
     def change(self, facts: MessageFacts | PartFacts | PinFacts, name: str, status: str) -> None:
         """Add a change to the `changes`, `steps`, `prunes` or `edits` of a message, part or pin."""
@@ -346,20 +312,20 @@ class State:
     def insert(self, facts: dict[str, Any], key: str, value: object) -> None:
         """Insert a new fact by its id."""
         facts[key] = value
-        self.undo.append((self.version, _drop, facts, key))
+        self.undo.append((self.version, delitem, facts, key))
 
     def insert_message(self, message: str, facts: MessageFacts) -> None:
         """Insert a new message, which is the last now."""
         self.hot_messages[message] = facts
-        self.undo.append((self.version, _take_back, self.hot_messages, message, self, self.last_message))
-        self.last_message = message
+        self.undo.append((self.version, delitem, self.hot_messages, message))
+        self.set("last_message", message)
 
     def insert_part(self, part: str, facts: PartFacts) -> None:
         """Insert a new part, the last of its message."""
         message = self.hot_messages.get(facts.message)
         parts = self.messages[facts.message].parts if message is None else message.parts
         parts[part] = self.hot_parts[part] = facts
-        self.undo.append((self.version, _take_out, part, parts, self.hot_parts))
+        self.undo += ((self.version, delitem, place, part) for place in (parts, self.hot_parts))
 
     def _latest(self, entries: Sequence[tuple[Any, ...]]) -> int | None:
         """Index of the newest effective entry, found range by range: hidden ranges may be long."""
@@ -372,21 +338,3 @@ class State:
             if index >= 0 and entries[index][0] >= first:
                 return index
         return None
-
-
-def _drop_last(facts: list[Any]) -> None:
-    facts.pop()
-
-
-def _drop(facts: dict[str, Any], key: str) -> None:
-    del facts[key]
-
-
-def _take_back(messages: dict[str, MessageFacts], message: str, state: State, before: str) -> None:
-    del messages[message]
-    state.last_message = before
-
-
-def _take_out(part: str, *places: dict[str, PartFacts]) -> None:
-    for place in places:
-        del place[part]

@@ -8,13 +8,15 @@ leaves out what is newer than the version.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
+from eventlog.history import checkpoint_store
 from eventlog.history.derived import LostRowError, found
+from eventlog.log.contract import Log
 from eventlog.state.chunk import Row, hash_of, pack_rows, unpack_rows
 from eventlog.state.run import BLOCK_MESSAGES, MAX_BLOCKS, Bucket, NewRun, Run, runs_to_merge
 
@@ -49,28 +51,25 @@ class StoredMessages(NamedTuple):
     inherited: list[Source]
 
 
-class StoredRows(Protocol):
-    """Reads what was stored beside the checkpoints of command state."""
+class StoredRows:
+    """Reads what was stored beside the checkpoints of command state, or makes it anew."""
+
+    def __init__(
+        self, log: Log, messages_of: Callable[[str, int], StoredMessages | None], replayed: Callable[[int], Any]
+    ) -> None:
+        self._log = log
+        self.messages_of = messages_of
+        """Returns a session's messages as of a version or later; None if it stored none."""
+        self.replayed = replayed
+        """Returns the state as of a version, from a replay of the events."""
 
     def get(self, session: str, kind: str, number: int) -> bytes | None:
         """Return a row of a session; None if it is missing or damaged."""
-        ...
+        return checkpoint_store.sound(self._log, kind, session, number)
 
     def numbers(self, session: str, kind: str) -> list[int]:
         """Return the numbers of a session's rows."""
-        ...
-
-    def messages_of(self, session: str, version: int) -> StoredMessages | None:
-        """Return a session's messages as of version `version` or later; None if it stored none."""
-        ...
-
-    def replayed_messages(self, version: int) -> list[Row]:
-        """Return all messages as of a version, from a replay of the events."""
-        ...
-
-    def replayed_log(self, name: str, version: int) -> list[tuple[int, tuple[str, ...]]]:
-        """Return the entries of a `VersionLog` as of a version, from a replay of the events."""
-        ...
+        return checkpoint_store.versions(self._log, kind, session)
 
 
 class _Stream:

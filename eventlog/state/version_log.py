@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
+from operator import itemgetter
 from typing import TypeAlias
 
 import msgspec
@@ -26,6 +27,7 @@ COUNT_BITS = 16
 Entry: TypeAlias = tuple[int, tuple[str, ...]]
 """A version, and the ids that were named then."""
 _DECODER = msgspec.msgpack.Decoder(list[Entry])
+_version = itemgetter(0)
 
 
 Pack: TypeAlias = tuple[int, int]
@@ -63,6 +65,9 @@ class VersionLog:
 
     def newest(self, history: History) -> tuple[str, ...]:
         """Return the ids of the newest effective entry, () if there is none."""
+        recent = self.recent
+        if recent and recent[-1][0] >= history.starts[-1]:  # as it mostly is
+            return recent[-1][1]
         return next(self.newest_first(history), (0, ()))[1]
 
     def newest_first(self, history: History) -> Iterator[Entry]:
@@ -163,7 +168,7 @@ class VersionLog:
     def _rebuild(self) -> None:
         """Make the stored packs anew from a replay, because one is lost."""
         assert self._rows is not None
-        entries = iter(self._rows.replayed_log(self._name, self.recent[0][0]))
+        entries = iter(getattr(self._rows.replayed(self.recent[0][0]), self._name).whole())
         for older in self.older:  # those that are not stored come last
             if older not in self._data:
                 self._data[older] = _encode(list(islice(entries, older[1])))
@@ -193,7 +198,3 @@ def _slice(entries: Sequence[Entry], first: int, last: int) -> Iterator[Entry]:
     low = bisect_left(entries, first, key=_version)
     for at in range(bisect_right(entries, last, key=_version) - 1, low - 1, -1):
         yield entries[at]
-
-
-def _version(entry: Entry | Pack) -> int:
-    return entry[0]

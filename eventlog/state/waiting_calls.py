@@ -15,10 +15,7 @@ from eventlog.state.state import State
 
 def asked(state: State) -> tuple[str, ...]:
     """Return the calls that were asked and have no result; some are allowed, or run."""
-    recent = state.asks.recent
-    if not recent:
-        return ()
-    return recent[-1][1] if recent[-1][0] >= state.history.starts[-1] else state.asks.newest(state.history)
+    return state.asks.newest(state.history)
 
 
 def waiting(state: State) -> list[tuple[str, PartFacts]]:
@@ -52,8 +49,7 @@ def may_run(state: State, facts: PartFacts) -> bool:
 def effective_call(state: State, message: str, call: str) -> tuple[str, PartFacts]:
     """Return the part of an effective call, and its facts."""
     for part, facts in state.message(message).parts.items():
-        is_there = facts.kind == "tool" and facts.call == call and state.history.holds(facts.added)
-        if is_there and state.status(facts) != "removed":
+        if facts.kind == "tool" and facts.call == call and state.is_there(facts):
             return part, facts
     raise NotFoundError("call", call)
 

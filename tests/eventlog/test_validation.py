@@ -95,10 +95,10 @@ SAID: list[tuple[Callable[[Session], object], str]] = [
         (lambda s, time=time: s.append([(_any(time), ev.SessionArchived())]), "an event's time is whole milliseconds")
         for time in ("1", 1.5, True, 2**70)
     ),
-    (lambda s: s.store.create_session(id=_any(5)), "an id is a str, not an int"),
-    (lambda s: s.store.create_session(model=_any(5)), "a model is a Model, or a str"),
-    (lambda s: s.store.create_session(title=_any(5)), "SessionStarted.title is of type str, not an int"),
-    (lambda s: s.store.create_session(parent=_any(5)), "a parent is the id of a session, not an int"),
+    (lambda s: _any(s.store).create_session(id=_any(5)), "an id is a str, not an int"),
+    (lambda s: _any(s.store).create_session(model=_any(5)), "a model is a Model, or a str"),
+    (lambda s: _any(s.store).create_session(title=_any(5)), "SessionStarted.title is of type str, not an int"),
+    (lambda s: _any(s.store).create_session(parent=_any(5)), "a parent is the id of a session, not an int"),
     (lambda s: s.store.session(_any(5)), "an id is a str, not an int"),
     (lambda s: ContextWindow(s, limits=_any({})), "limits are a Limits, not a dict"),
     (lambda s: ContextWindow(s, limits=Limits(-5)), "Limits.context is -5"),

@@ -216,7 +216,6 @@ SESSION: Table = {
     "SessionReader.inherited_redactions": constant(lambda at, _: at.long.reader.inherited_redactions()),
     "SessionReader.redactions": constant(lambda at, _: at.long.reader.redactions()),
     "SessionReader.forgotten": constant(lambda at, _: at.long.reader.forgotten()),
-    "SessionReader.lineage": constant(lambda at, _: at.long.reader.lineage()),
     "SessionReader.spans, the newest 50": constant(lambda at, _: _consumed(at.long.reader.spans(_tail(at)))),
     "SessionReader.spans, all": history(lambda at, _: _consumed(at.long.reader.spans()), _ALL),
     "SessionReader.state": constant(lambda at, _: at.long.reader.state()),
@@ -313,7 +312,6 @@ SESSION: Table = {
     "Executor.holds_lease": constant(lambda at, _: at.long.executor.holds_lease),
     "Executor.lease": constant(_lease),
     "Executor.writing": constant(_writing),
-    "Executor.alone": constant(lambda at, _: at.long.executor.alone(lambda _lease: None)),
     "Executor.pipeline": constant(_pipeline),
 }
 

@@ -140,7 +140,7 @@ def _small(number: int) -> Iterator[Append]:
     """All of a small session, in one append, behind that of its name."""
     time = START + number
     title, session, name = f"small {number}", f"small{number:06}", ("growth", f"{number:06}")
-    yield state_append(f"{NAMES}{':'.join(name)}", None, NameState(session), time)
+    yield state_append(f"{NAMES}{':'.join(name)}", None, NameState(session, leaving=False), time)
     started: list[tuple[int, ev.Event]] = [
         (time, ev.SessionStarted(title, "small", origin=Origin("test", f"foreign {number}"))),
         (time, ev.NameGiven(*name)),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from eventlog.state.chunk import Row
+from eventlog.log.memory import MemoryLog
 from eventlog.state.state import State
 from eventlog.state.stored import decode_messages, decode_state, encode_state, mark_stored
-from eventlog.state.stored_facts import StoredMessages
-from eventlog.state.version_log import Entry
+from eventlog.state.stored_facts import StoredMessages, StoredRows
 
 
-class DictRows:
+class DictRows(StoredRows):
     """Stores states of one session, and reads them; what is lost is an error."""
 
     def __init__(self, session: str = "s") -> None:
+        super().__init__(MemoryLog(), self._messages_of, self._replayed)
         self.session = session
         self.rows: dict[tuple[str, int], bytes] = {}
         self.checkpoint = b""
@@ -47,16 +47,10 @@ class DictRows:
         assert session == self.session
         return [number for other, number in self.rows if other == kind]
 
-    def messages_of(self, session: str, version: int) -> StoredMessages | None:
-        """See `StoredRows`."""
+    def _messages_of(self, session: str, version: int) -> StoredMessages | None:
         assert session == self.session
         assert version <= self.version
         return decode_messages(self.checkpoint)
 
-    def replayed_messages(self, version: int) -> list[Row]:
-        """See `StoredRows`."""
+    def _replayed(self, version: int) -> State:
         raise AssertionError(version)
-
-    def replayed_log(self, name: str, version: int) -> list[Entry]:
-        """See `StoredRows`."""
-        raise AssertionError(name, version)

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from eventlog.aio import AsyncReply, AsyncTurn
-from eventlog.aio.awaiting import Twin, left, threaded
+from eventlog.aio.awaiting import Twin, left, of_sync, threaded
 from eventlog.aio.reply import fill_from, heard
 from eventlog.errors.base import giving_way_to
 from eventlog.session.filling import ABORTED, Filled, Filling
@@ -77,32 +77,13 @@ class AsyncContextWindow(Twin[ContextWindow]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await left(self.sync, kind, error, trace)
+        await left(self.sync, self.lease, kind, error, trace)
 
-    @property
-    def session(self) -> Session:
-        """The session that this is the window of."""
-        return self.sync.session
-
-    @property
-    def state(self) -> WindowState:
-        """The window's knowledge of the session: policy, limits, sizes, counts."""
-        return self.sync.state
-
-    @property
-    def lease(self) -> Lease | None:
-        """The right to run the session, inside `async with`."""
-        return self.sync.lease
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of a request with the view as it is; see `ContextWindow.tokens`."""
-        return self.sync.tokens
-
-    @property
-    def waits(self) -> int:
-        """Steps that waited for a summary in the background; see `ContextWindow.waits`."""
-        return self.sync.waits
+    session: Session = of_sync("session")
+    state: WindowState = of_sync("state")
+    lease: Lease | None = of_sync("lease")
+    tokens: int = of_sync("tokens")
+    waits: int = of_sync("waits")
 
     record = threaded(ContextWindow.record)
     next_step = threaded(ContextWindow.next_step)

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import DamagedError
-from eventlog.history.effective_history import END, History, StreamRange, lineage_of
+from eventlog.history.effective_history import END, History
 from eventlog.history.ranges import without
-from eventlog.values import Lineage
 
 STEPS = st.lists(st.none() | st.integers(0, 1 << 30), max_size=60)
 """The next version: an event (None), or a rollback to one of the versions before it."""
@@ -69,7 +68,7 @@ def test_taking_rollbacks_back_is_as_if_they_never_were(steps: list[int | None],
     history, _ = grow(steps)
     for pick in steps[len(kept) :]:
         if pick is not None:
-            history.undo_last()
+            history.cut(history.starts[-1] - 1)
     assert history == grow(kept)[0]
 
 
@@ -100,25 +99,6 @@ def test_redo_answers_the_newest_rollback(commands: list[str], data: st.DataObje
         lists.append([*lists[target], version])
         assert spelled(history.at(version)) == lists[version]
     assert history.to_redo() == (waiting[-1] if waiting else None)
-
-
-@given(STEPS, st.lists(st.integers(1, 12), min_size=1, max_size=4))
-def test_ranges_are_cut_at_the_borders_of_streams(steps: list[int | None], lengths: list[int]) -> None:
-    """Lineage lists each effective version once, in the stream that stores it."""
-    history, lists = grow(steps)
-    streams: list[StreamRange] = []
-    first = 1
-    for number, length in enumerate(lengths):
-        streams.append(StreamRange(f"s{number}", first, first + length - 1))
-        first += length
-    streams.append(StreamRange("own", first, END))
-    found = lineage_of(streams, history.at(len(lists) - 1))
-    assert [version for piece in found for version in range(piece.first, piece.last + 1)] == lists[-1]
-    borders = {stream.session: stream for stream in streams}
-    assert all(
-        borders[piece.stream].first <= piece.first <= piece.last <= borders[piece.stream].last for piece in found
-    )
-    assert all(isinstance(piece, Lineage) for piece in found)
 
 
 @given(STEPS)

@@ -238,7 +238,7 @@ def test_a_read_only_store_finds_and_begins_nothing(tmp_path: Path) -> None:
     with open_store(tmp_path / "s") as store:
         session = store.open_session(NAME).id
         stream = stream_of(store.log, OTHER)
-        store.log.submit(state_append(stream, None, NameState("reserved"), 1)).wait()
+        store.log.submit(state_append(stream, None, NameState("reserved", leaving=False), 1)).wait()
     with open_store(tmp_path / "s", read_only=True) as store:
         assert store.open_session(NAME, create=False).id == session
         assert store.open_session(NAME).id == session

@@ -45,11 +45,13 @@ class ArgumentValueError(CallError, ValueError):
 class NotFoundError(CallError):
     """Nothing has this id.  `kind` is "session", "message", "part", "body", "version" …."""
 
-    def __init__(self, kind: str, name: str, *, session: str | None = None, known: Iterable[str] = ()) -> None:
+    def __init__(
+        self, kind: str, name: str, *, session: str | None = None, known: Iterable[str] = (), gone: str = ""
+    ) -> None:
         where = f" in session {cut(session)}" if session else ""
         shown = repr(name) if kind == "store" else brief(name)  # a path is of use only whole
         there = f"; there are {', '.join(known)}" if known else ""
-        super().__init__(f"no {kind} {shown}{where}{there}")
+        super().__init__(f"{kind} {shown}{where} was {gone}" if gone else f"no {kind} {shown}{where}{there}")
         self.kind = kind
         self.name = name
         self.session = session

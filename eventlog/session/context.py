@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from eventlog import events as ev
 from eventlog.errors import NotFoundError, RefusedError
 from eventlog.errors.base import brief
-from eventlog.session.executor import Executor
+from eventlog.log.commit import Committed
+from eventlog.session.executor import Executor, Request
 from eventlog.session.outcome import unanswered_questions
 from eventlog.state.state import State
 from eventlog.validation import each, require
@@ -178,28 +179,39 @@ class ContextCommands:
         else:
             self._executor.run(failed, wait=wait)
 
-    def undo_compaction(self, *, wait: float = 0.0) -> str:
+    def undo_compaction(self, *, request_id: str | None = None, wait: float = 0.0) -> str:
         """Undo the latest compaction in force; returns its part, `NotFoundError` if there is none.
 
         Messages that it added are removed too, unless they were answered. `wait` is the seconds to
-        wait for the lease.
+        wait for the lease; the same `request_id` gives the result of the first call.
         """
-        with self._executor.lease(wait=wait):
-            with self._executor.reader.deciding() as state:
+        executor = self._executor
+
+        def undo(request: Request | None) -> str:
+            with executor.reader.deciding() as state:
                 compaction = state.compaction_in_force()
             if compaction is None:
-                raise NotFoundError("compaction in force", "", session=self._executor.id)
+                raise NotFoundError("compaction in force", "", session=executor.id)
             part, version = compaction
             added = [
                 span.item.message
-                for span in self._executor.reader.history(after=version - 1)
+                for span in executor.reader.history(after=version - 1)
                 if isinstance(span.item, ev.UserMessageAdded) and span.item.cause == part
             ]
-            with self._executor.reader.deciding() as state:
+            with executor.reader.deciding() as state:
                 undone: list[ev.Event] = [ev.CompactionUndone(part)]
                 undone += [ev.MessageRemoved(message) for message in added if _is_unanswered(state, message)]
-            self._executor.run(undone)
-        return part
+            if request is None:
+                executor.run(undone)
+                return part
+            return first(executor.commit(undone, request=request))
+
+        def first(known: Committed) -> str:
+            made, *_ = executor.reader.events(known.first - 1, known.first)
+            assert isinstance(made.event, ev.CompactionUndone)
+            return made.event.part
+
+        return executor.once("the undoing of a compaction", request_id, undo, first, wait=wait)
 
 
 def _is_unanswered(state: State, message: str) -> bool:

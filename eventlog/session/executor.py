@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from importlib import import_module
 from itertools import repeat
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
 from eventlog.append.lease_claim import LeaseStatus
 from eventlog.append.pipeline import OpenPipelines, Pipeline
-from eventlog.append.transaction import transact
+from eventlog.append.transaction import result_of, transact
 from eventlog.errors import CallError, EventlogError, LeaseHeldError, RefusedError
 from eventlog.errors.base import giving_way_to
 from eventlog.log.commit import Committed
@@ -27,7 +28,7 @@ from eventlog.session.reader import SessionReader
 from eventlog.state.committed import CommittedState
 from eventlog.state.settling import denials
 from eventlog.state.state import State
-from eventlog.validation import each, require_or_none, require_version, require_wait
+from eventlog.validation import each, require, require_or_none, require_version, require_wait
 
 if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Executor"]
 
 T = TypeVar("T")
+Request: TypeAlias = tuple[str, bytes]
+"""A request id, and the digest of what it asks for."""
 _OWN_WORDS = (ev.UserMessageAdded, ev.MessagePromoted, ev.MessageFinished)
 """Events behind which the task that writes them takes a new view."""
 
@@ -243,19 +246,51 @@ class Executor:
         *,
         bodies: Mapping[bytes, bytes] | None = None,
         expected: int | None = None,
+        request: Request | None = None,
     ) -> Committed:
         """Commit events in an append of their own; durable when it returns.
 
         `then` gets the state after them, and returns more events for the same append.
         `ConflictError` unless the session is at version `expected`. `bodies` are long contents by
-        their digest.
+        their digest. `request` is that of `once`.
         """
         self.host.require_open(writing=True)
         now = self.host.clock()
         lease = self.leases.held
         epoch = 0 if lease is None else lease.epoch
         items = [(now, event) for event in events]
-        return transact(self.writer, items, bodies, epoch=epoch, expected=expected, then=then)
+        name, digest = request or (None, b"")
+        return transact(
+            self.writer, items, bodies, epoch=epoch, expected=expected, then=then, request=name, digest=digest
+        )
+
+    def once(
+        self,
+        asked: str,
+        request_id: str | None,
+        work: Callable[[Request | None], T],
+        first: Callable[[Committed], T],
+        *,
+        wait: float = 0.0,
+    ) -> T:
+        """Work under the lease, once for a request id; later calls have its `first` result.
+
+        `asked` is the request's content, and `work` decides what to append for it. `wait` is the
+        seconds to wait for the lease.
+        """
+        if request_id is None:
+            with self.lease(wait=wait):
+                return work(None)
+        require(str, request_id, "a request id is a str")
+        self.host.require_open(writing=True)
+        request = request_id, sha256(asked.encode("utf-8", "surrogatepass")).digest()
+        known = result_of(self.writer, *request)
+        if known is None:
+            with self.lease(wait=wait):
+                known = result_of(self.writer, *request)  # another process may have had it meanwhile
+                if known is None:
+                    return work(request)
+        return first(known)
 
     def run(
         self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None, *, wait: float = 0.0

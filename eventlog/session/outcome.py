@@ -169,10 +169,28 @@ def open_work(reader: SessionReader) -> Work:
 def pending_question(reader: SessionReader) -> str | None:
     """Return the question that a loop answers now: the newest, or the oldest queued one.
 
-    The newest one also if it is answered; None if nothing was asked.
+    The newest one also if it is answered; None if nothing was asked. A message that a compaction
+    added belongs to the turn of the question before it.
     """
     newest, queued = _asked(reader)
-    return newest if queued is None else queued
+    if newest is None or queued is not None:
+        return queued
+    question = newest
+    while _is_of_compaction(reader, question):
+        with reader.deciding() as state:
+            before = next(questions(state, state.place(state.messages[question]), reader.forgotten()), None)
+        if before is None:
+            return newest
+        question = before
+    is_same = question == newest or outcome_of(reader, question).state == outcome_of(reader, newest).state
+    return question if is_same else newest
+
+
+def _is_of_compaction(reader: SessionReader, message: str) -> bool:
+    with reader.deciding() as state:
+        added = state.messages[message].added
+    items = (span.item for span in reader.spans(added - 1, added))
+    return any(isinstance(item, ev.UserMessageAdded) and item.cause is not None for item in items)
 
 
 def _asked(reader: SessionReader) -> tuple[str | None, str | None]:

@@ -5,13 +5,16 @@ Nothing is deleted: `RolledBack` records where the history goes on (`history/eff
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from eventlog import events as ev
 from eventlog.errors import CallError, NotFoundError, RefusedError
-from eventlog.session.executor import Executor
+from eventlog.log.commit import Committed
+from eventlog.session.executor import Executor, Request
 from eventlog.session.failure import ROLLED_BACK
 from eventlog.state.settling import closing
+from eventlog.state.state import State
 from eventlog.validation import require_or_none, require_version
 from eventlog.values import Patch
 
@@ -33,7 +36,12 @@ class RollbackResult(NamedTuple):
 
 
 def rollback(
-    executor: Executor, to: int | None = None, *, before: str | None = None, wait: float = 0.0
+    executor: Executor,
+    to: int | None = None,
+    *,
+    before: str | None = None,
+    request_id: str | None = None,
+    wait: float = 0.0,
 ) -> RollbackResult:
     """Go back to a version, or to right before a message was added; see `Session.rollback`."""
     if (to is None) == (before is None):
@@ -41,49 +49,70 @@ def rollback(
     if to is not None:
         require_version(to)
     require_or_none(str, before, "a message is named by its id, a str")
-    with executor.lease(wait=wait):
-        executor.writer.flush()
-        state = executor.reader.state()
+
+    def target(state: State) -> int:
         if before is not None:
-            to = state.message(before).added - 1
+            return state.message(before).added - 1
         assert to is not None
-        if state.open_messages():
-            raise RefusedError("a message is open", expected="a finished or aborted message", session=executor.id)
-        if not 1 <= to <= state.version:
-            raise NotFoundError("version", str(to), session=executor.id)
-        snapshots, patches = _file_states(executor, to)
-        replies = _replies(executor, to)
-        committed = executor.commit([ev.RolledBack(to)], lambda after: closing(after, ROLLED_BACK))
-        return RollbackResult(committed.first, to, snapshots, patches, replies)
+        return to
+
+    asked = f"a rollback to {to}" if before is None else f"a rollback before {before}"
+    return _once(executor, asked, target, request_id, wait)
 
 
-def redo(executor: Executor, *, wait: float = 0.0) -> RollbackResult:
+def redo(executor: Executor, *, request_id: str | None = None, wait: float = 0.0) -> RollbackResult:
     """Return to the version right before the newest rollback that was not redone."""
-    _rollback_to_redo(executor)  # refused without taking the lease if there is none
-    with executor.lease(wait=wait):  # from here on no other process rolls back
-        return rollback(executor, _rollback_to_redo(executor) - 1)
 
-
-def _rollback_to_redo(executor: Executor) -> int:
-    with executor.reader.deciding() as state:
+    def target(state: State) -> int:
         version = state.history.to_redo()
-    if version is None:
-        raise RefusedError("there is nothing to redo", expected="a rollback", session=executor.id)
-    return version
+        if version is None:
+            raise RefusedError("there is nothing to redo", expected="a rollback", session=executor.id)
+        return version - 1
+
+    return _once(executor, "a redo", target, request_id, wait)
 
 
-def _replies(executor: Executor, to: int) -> tuple[str, ...]:
-    """The assistant messages that a rollback to `to` hides."""
-    with executor.reader.deciding() as state:
-        entries = state.opens.among(state.history.lost(to))
-        began = [name for version, names in entries for name in names if state.messages[name].added == version]
-        return tuple(name for name in began if state.now(state.messages[name].changes) != "removed")
+def _once(
+    executor: Executor, asked: str, target: Callable[[State], int], request_id: str | None, wait: float
+) -> RollbackResult:
+    """Go back to the target that the state has under the lease, once for a request id."""
+
+    def work(request: Request | None) -> RollbackResult:
+        executor.writer.flush()
+        with executor.reader.deciding() as state:
+            to = target(state)
+            if state.open_messages():
+                raise RefusedError("a message is open", expected="a finished or aborted message", session=executor.id)
+            if not 1 <= to <= state.version:
+                raise NotFoundError("version", str(to), session=executor.id)
+            files, replies = _hidden(state, to)
+        snapshots, patches = _file_states(executor, files)
+        committed = executor.commit([ev.RolledBack(to)], lambda after: closing(after, ROLLED_BACK), request=request)
+        return (
+            first(committed) if committed.repeated else RollbackResult(committed.first, to, snapshots, patches, replies)
+        )
+
+    def first(known: Committed) -> RollbackResult:
+        (made,) = executor.reader.events(known.first - 1, known.first)
+        assert isinstance(made.event, ev.RolledBack)
+        _, state = executor.reader.inherited(known.first - 1)  # as it was decided on
+        files, replies = _hidden(state, made.event.to)
+        return RollbackResult(known.first, made.event.to, *_file_states(executor, files), replies)
+
+    return executor.once(asked, request_id, work, first, wait=wait)
 
 
-def _file_states(executor: Executor, to: int) -> tuple[tuple[str, ...], tuple[Patch, ...]]:
-    """The snapshots and patches that a rollback to `to` hides; reads only their events."""
-    with executor.reader.deciding() as state:
-        versions = [version for version, _ in state.files.among(state.history.lost(to))]
+def _hidden(state: State, to: int) -> tuple[list[int], tuple[str, ...]]:
+    """The versions of file states, and the assistant messages, that a rollback to `to` hides."""
+    lost = state.history.lost(to)
+    entries = state.opens.among(lost)
+    began = [name for version, names in entries for name in names if state.messages[name].added == version]
+    replies = tuple(name for name in began if state.now(state.messages[name].changes) != "removed")
+    return [version for version, _ in state.files.among(lost)], replies
+
+
+def _file_states(executor: Executor, versions: Sequence[int]) -> tuple[tuple[str, ...], tuple[Patch, ...]]:
+    """The snapshots and patches of these versions; reads only their events."""
     snapshots: list[str] = []
     patches: list[Patch] = []
     for version in versions:

@@ -266,7 +266,9 @@ class Session(MessageCommands, SettingsCommands):
 
     # -- history -------------------------------------------------------------------------------
 
-    def rollback(self, to: int | None = None, *, before: str | None = None, wait: float = 0.0) -> RollbackResult:
+    def rollback(
+        self, to: int | None = None, *, before: str | None = None, request_id: str | None = None, wait: float = 0.0
+    ) -> RollbackResult:
         """Restore the effective history right after version `to`, or before a message was added.
 
         Events decide: the result names the replies that it hides, also those that the view shows
@@ -274,16 +276,16 @@ class Session(MessageCommands, SettingsCommands):
         rollback hid. What was open at `to` is closed right after. `redo` takes a rollback back; a
         rollback to the version right before the newest one not redone is a redo itself.
         `LeaseHeldError` if another owner or task runs the session after `wait` seconds. `before` is
-        the message.
+        the message. The same `request_id` gives the result of the first call.
         """
-        return rollback(self.executor, to, before=before, wait=wait)
+        return rollback(self.executor, to, before=before, request_id=request_id, wait=wait)
 
-    def redo(self, *, wait: float = 0.0) -> RollbackResult:
+    def redo(self, *, request_id: str | None = None, wait: float = 0.0) -> RollbackResult:
         """Return to the version right before the newest rollback that was not redone.
 
-        `wait` is that of `rollback`.
+        `request_id` and `wait` are those of `rollback`.
         """
-        return redo(self.executor, wait=wait)
+        return redo(self.executor, request_id=request_id, wait=wait)
 
     def fork(
         self, at: int | None = None, *, id: str | None = None, title: str | None = None, name: Name | None = None

@@ -82,20 +82,25 @@ class State:
         """The facts of an effective message that was not removed; `NotFoundError` otherwise."""
         facts = self.hot_messages.get(message) or self.facts.archived_message(message)
         if facts is None or not self.is_there(facts):
-            raise NotFoundError("message", message)
+            raise self._missing("message", message, facts)
         return facts
 
     def part(self, part: str) -> PartFacts:
         """The facts of an effective part that was not removed; `NotFoundError` otherwise."""
         facts = self.hot_parts.get(part) or self.facts.archived_part(part)
         if facts is None or not self.is_there(facts):
-            raise NotFoundError("part", part)
+            raise self._missing("part", part, facts)
         return facts
 
     def is_there(self, facts: MessageFacts | PartFacts) -> bool:
         """Whether a message or part is effective, and was not removed."""
         is_effective = facts.added >= self.history.starts[-1] or self.history.holds(facts.added)
         return is_effective and not (facts.changes and self.now(facts.changes) == "removed")
+
+    def _missing(self, kind: str, name: str, facts: MessageFacts | PartFacts | None) -> NotFoundError:
+        """Return the error that says whether a message or part was ever there."""
+        gone = "" if facts is None else "removed" if self.history.holds(facts.added) else "rolled back"
+        return NotFoundError(kind, name, gone=gone)
 
     def has_message(self, message: str) -> bool:
         """Whether a message was ever added under this id, effective or not."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from eventlog import events as ev
 from eventlog.session.session import Session
 
 
-def compacted(session: Session, text: str = "what was done", **bounds: Any) -> str:
-    """Let a summary stand for what `bounds` cover, and return the compaction's part."""
+def compacted(session: Session, text: str = "what was done", *, goes_on: str = "", **bounds: Any) -> str:
+    """Let a summary stand for what `bounds` cover, and return the compaction's part.
+
+    `goes_on` is the id of a message that it adds, to go on with the question before it.
+    """
     part = session.context.request_compaction()
     with session.lease():
         session.context.start_compaction(part, **bounds)
@@ -16,5 +20,6 @@ def compacted(session: Session, text: str = "what was done", **bounds: Any) -> s
             if text:
                 reply.add_text(text)
             reply.finish("stop")
-        session.context.complete_compaction(part, reply.id)
+        then = [ev.UserMessageAdded(goes_on, synthetic=True, cause=part)] if goes_on else []
+        session.context.complete_compaction(part, reply.id, then=then)
     return part

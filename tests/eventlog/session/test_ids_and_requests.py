@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from eventlog import events as ev
+from eventlog.aio import AsyncSession
 from eventlog.errors import AlreadyExistsError, LimitError, NotFoundError, RequestReusedError
+from eventlog.session.held_lease import Lease
+from eventlog.session.session import Session
 from eventlog.store import Store
+from eventlog.values import Patch
+from tests.support.compactions import compacted
 from tests.support.engines import Engine
 from tests.support.sample_sessions import kinds, run_together, said
 
@@ -86,6 +95,82 @@ def test_a_repeated_request_gives_the_first_result(engine: Engine) -> None:
         with pytest.raises(RequestReusedError):
             found.append([(5, ev.SessionRenamed("u"))], request_id="raw")
         assert found.version == version
+
+
+Undo = Callable[[Session, str], object]
+UNDOES: dict[str, Undo] = {
+    "a rollback": lambda session, request: session.rollback(before="m3", request_id=request),
+    "a rollback to a version": lambda session, request: session.rollback(5, request_id=request),
+    "a redo": lambda session, request: session.redo(request_id=request),
+    "the undoing of a compaction": lambda session, request: session.context.undo_compaction(request_id=request),
+    "a rollback in a task": lambda session, request: asyncio.run(
+        AsyncSession(session).do(session.rollback, before="m3", request_id=request)
+    ),
+    "a redo in a task": lambda session, request: asyncio.run(
+        AsyncSession(session).do(session.redo, request_id=request)
+    ),
+}
+"""Commands whose target is what is newest, or is gone once they are done."""
+
+
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("undo", UNDOES.values(), ids=UNDOES)
+def test_an_undoing_that_is_sent_again_undoes_nothing_else(engine: Engine, undo: Undo) -> None:
+    """Promise 5: sent again, also by another process and much later, it has its first result."""
+    store = engine.open()
+    session = changed(store)
+    first = undo(session, "r")
+    version, effective = session.version, session.reader.effective_ranges()
+    assert undo(session, "r") == first
+    other = engine.open()
+    with session.lease():  # it needs no lease any more
+        assert undo(other.session("s"), "r") == first
+    store.close()
+    other.close()
+    with engine.open() as again:
+        session = again.session("s")
+        assert (session.version, session.reader.effective_ranges()) == (version, effective)
+        session.user("later")
+        assert undo(session, "r") == first
+        with pytest.raises(RequestReusedError):
+            session.rollback(2, request_id="r")
+        with pytest.raises(RequestReusedError):
+            session.user("r", request_id="r")
+
+
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("undo", UNDOES.values(), ids=UNDOES)
+def test_an_undoing_that_another_process_was_asked_for_meanwhile_is_one(
+    engine: Engine, undo: Undo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 5: of two processes that got one request, the second finds what the first did."""
+    with engine.open() as store, engine.open() as other:
+        session = changed(store)
+        acquire, found = session.executor.acquire, list[object]()
+
+        def late(**given: Any) -> Lease:
+            monkeypatch.setattr(session.executor, "acquire", acquire)
+            found.append(undo(other.session("s"), "r"))
+            return acquire(**given)
+
+        monkeypatch.setattr(session.executor, "acquire", late)
+        assert undo(session, "r") == found[0]
+
+
+def changed(store: Store) -> Session:
+    """A session with two compactions in force, and two rollbacks that can be redone."""
+    session = store.create_session(id="s")
+    for name in ("m1", "m2", "m3"):
+        session.user(name, id=name)
+        with session.assistant("a/b", id=f"reply to {name}") as reply:
+            reply.part(Patch("digest", ("file of " + name,)))
+            reply.finish()
+    for _ in range(2):
+        compacted(session)
+    for name in ("m4", "m5"):
+        session.user(name, id=name)
+        session.rollback(before=name)
+    return session
 
 
 def test_eight_threads_on_one_handle_keep_every_word_in_order(store: Store) -> None:

@@ -59,6 +59,26 @@ def test_rollback_before_a_message(store: Store) -> None:
         session.rollback(3, before="m1")
 
 
+def test_what_is_gone_is_not_said_to_have_never_been(store: Store) -> None:
+    """An error says of a message or part that was removed, or rolled back, that it was there."""
+    session = store.create_session()
+    session.user("one", id="m1")
+    part = next(iter(session.reader.state().message("m1").parts))
+    session.user("two", id="m2")
+    session.rollback(before="m2")
+    session.remove_part(part)
+    session.remove_message("m1")
+    for call, said in (
+        (lambda: session.rollback(before="m1"), "message 'm1' was removed"),
+        (lambda: session.remove_message("m1"), "message 'm1' was removed"),
+        (lambda: session.edit_part(part, "x"), f"part '{part}' was removed"),
+        (lambda: session.rollback(before="m2"), "message 'm2' was rolled back"),
+        (lambda: session.rollback(before="m3"), "no message 'm3'"),
+    ):
+        with pytest.raises(NotFoundError, match=said):
+            call()
+
+
 def test_what_a_rollback_does_not_undo_stays(store: Store) -> None:
     """A rollback keeps titles, usage and redactions, and restores settings and pins."""
     session = store.create_session()

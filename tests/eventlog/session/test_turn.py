@@ -23,6 +23,7 @@ from eventlog.session.tool_call import ToolCall
 from eventlog.session.turn import Turn
 from eventlog.store import Store
 from eventlog.values import MessageError, Reasoning, Retry, Text, Tool
+from tests.support.compactions import compacted
 from tests.support.engines import Engine
 
 
@@ -372,6 +373,43 @@ def test_a_turn_without_a_text_is_the_question_that_waits(engine: Engine) -> Non
     assert asked(session).answer == (whole,)
     with session.turn() as again:
         assert seen(again) == ("done", False, (whole,))
+
+
+def test_a_turn_without_a_text_is_the_users_question_where_it_was_compacted(engine: Engine) -> None:
+    """A message that a compaction adds is no question of its own, answered or not."""
+    with engine.open() as store:
+        session = store.create_session(id="s")
+        with session.turn("Why two tides?", "r1") as turn:
+            compacted(session, goes_on="c1")
+            compacted(session, goes_on="c2")
+    with engine.open() as store, store.session("s").turn() as again:
+        assert (again.message, again.state) == (turn.message, "resumed")
+        answer(store.session("s"))
+    with engine.open() as store:
+        session = store.session("s")
+        with session.turn() as done:
+            assert (done.message, done.state) == (turn.message, "done")
+        session.rollback(before=done.answer[0])
+        with session.turn() as again:
+            assert (again.message, again.state) == (turn.message, "resumed")
+            answer(session)
+        assert store.unfinished() == []
+
+
+def test_a_compaction_that_goes_on_without_its_question_is_a_turn_itself(store: Store) -> None:
+    """Without a question before it, what a compaction adds is the turn that waits."""
+    session = store.create_session(id="s")
+    compacted(session, goes_on="c1")
+    with session.turn() as turn:
+        assert (turn.message, turn.state) == ("c1", "resumed")
+        answer(session)
+    asked = session.user("Why?")
+    compacted(session, goes_on="c2")
+    session.remove_message(asked)
+    with session.turn() as turn:
+        assert (turn.message, turn.state) == ("c2", "resumed")
+        answer(session)
+    assert store.unfinished() == []
 
 
 def test_a_turn_without_a_text_may_be_one_that_is_queued(store: Store) -> None:

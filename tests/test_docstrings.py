@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
 
+import eventlog
+from eventlog import AsyncSession
 from tests.eventlog.test_wrong_types import MADE
 from tests.growth.names import MODULES
 from tests.support.names_page import FURTHER
@@ -89,6 +91,23 @@ def test_a_docstring_names_each_keyword_parameter() -> None:
 def test_a_first_sentence_names_its_nouns() -> None:
     """The first sentence of a public docstring has at most one word that stands for a noun."""
     assert {name: entry.first for name, entry in ALL.items() if len(VAGUE.findall(entry.first)) > 1} == {}
+
+
+def test_the_help_of_a_handle_names_its_ids() -> None:
+    """The id of a session, message, part or call, which later calls name, is in its help."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        with session.assistant("acme/one") as reply:
+            handles = [session, reply, reply.stream_text(), reply.tool("look", call_id="c"), AsyncSession(session)]
+            lacking = {
+                type(handle).__name__: [
+                    name
+                    for name in ("id", "call_id")
+                    if hasattr(handle, name) and f"`{name}`" not in (inspect.getdoc(handle) or "")
+                ]
+                for handle in handles
+            }
+    assert {name: names for name, names in lacking.items() if names} == {}
 
 
 def test_both_rules_find_what_they_are_for() -> None:

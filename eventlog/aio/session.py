@@ -35,7 +35,7 @@ class AsyncSession(Twin[Session]):
     """A session for asyncio.
 
     `sync` is the blocking handle below it: its reading methods may be used directly, and `do` runs
-    its other commands.
+    its other commands. `id` is the session's.
     """
 
     def __init__(self, session: Session) -> None:

@@ -95,13 +95,14 @@ class RequestReusedError(CallError):
 
 
 class LimitError(CallError):
-    """`what` has the size `size`, over the documented `limit`.
+    """`what` has the size `size`, over the documented `limit`, or is empty.
 
     Both are in the unit that `what` names.
     """
 
     def __init__(self, what: str, size: int, limit: int) -> None:
-        super().__init__(f"{what}: {size} is over the limit of {limit}")
+        is_over = f"{size} is over the limit of {limit}"
+        super().__init__(f"{what}: {is_over if size > limit else f'empty, 1 to {limit} are allowed'}")
         self.what = what
         self.size = size
         self.limit = limit

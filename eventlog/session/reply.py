@@ -30,7 +30,7 @@ class Reply(ReplyCommands):
     Left without `finish`, it is finished as aborted; left by an exception, as failed, with the
     status and the text of a provider's answer (an exception with `status_code`). A stop of the
     program (Ctrl-C, `SystemExit`, a cancelled task) or a `ConnectionError` leaves it as a crash
-    would: its turn can be resumed.
+    would: its turn can be resumed. `id` is the message's.
     """
 
     def __enter__(self) -> Self:

@@ -25,7 +25,10 @@ MAX_DELTA = 16 * 1024 * 1024
 
 
 class TextStream:
-    """A text that streams: a text or reasoning part, or a tool's input or output."""
+    """A text that streams: a text or reasoning part, or a tool's input or output.
+
+    `id` is the part's.
+    """
 
     # `_open` is False once the caller asked to end the part; whether that was refused the state
     # knows.

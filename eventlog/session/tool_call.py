@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 
 
 class ToolCall:
-    """A tool call of a message: pending, running, then completed or failed."""
+    """A tool call of a message: pending, running, then completed or failed.
+
+    `id` is the id of its part, `call_id` the provider's, by which a result names it.
+    `provider_executed` says that the provider runs it.
+    """
 
     def __init__(
         self, executor: Executor, part: str, call: str, lease: Lease | None, *, provider_executed: bool = False
     ) -> None:
         self.id = part
-        """The id of its part."""
         self.call_id = call
-        """The provider's id, by which a result names it."""
         self.provider_executed = provider_executed
         self._executor = executor
         self._lease = lease

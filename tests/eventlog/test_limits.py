@@ -13,7 +13,7 @@ import pytest
 
 import eventlog
 from eventlog import events as ev
-from eventlog.errors import LimitError, ReadOnlyError, StorageError
+from eventlog.errors import CallError, LimitError, ReadOnlyError, StorageError
 from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
 from projections.cli.exits import Exit
@@ -43,6 +43,22 @@ def test_a_body_over_the_limit(monkeypatch: pytest.MonkeyPatch, way: str) -> Non
             call.succeed("x" * 10_000)
             reply.finish()
         session.user("goes on")
+
+
+EMPTY: dict[str, Callable[[eventlog.Store], object]] = {
+    "a request id": lambda store: store.create_session().user("Hi", request_id=""),
+    "the format of a name": lambda store: store.open_session(("", "key")),
+    "the key of a name": lambda store: store.open_session(("format", "")),
+    "the name of a shelf": lambda store: store.shelf(""),
+    "the key of a value": lambda store: store.create_session().values.put("", "text"),
+}
+
+
+@pytest.mark.parametrize("call", EMPTY.values(), ids=EMPTY)
+def test_a_name_that_is_empty_is_not_said_to_be_long(call: Callable[[eventlog.Store], object]) -> None:
+    """The error for an empty id, name or key says that it is empty, not that it is too long."""
+    with eventlog.open("memory:") as store, pytest.raises(CallError, match="empty"):
+        call(store)
 
 
 def test_an_append_over_the_logs_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

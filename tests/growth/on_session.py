@@ -252,6 +252,7 @@ SESSION: Table = {
     "Executor.pass_stop_on": constant(lambda at, _: at.long.executor.pass_stop_on()),
     "Executor.command": constant(lambda at, _: at.long.executor.command([ev.SessionRenamed("a title")])),
     "Executor.commit": constant(lambda at, _: at.long.executor.commit([ev.SessionRenamed("a title")])),
+    "Executor.once": constant(lambda at, _: at.long.redo(request_id=at.name("redo")), _rolled_back),
     "Session.interrupt": constant(lambda at, _: at.long.interrupt()),
     "Session.pin": constant(lambda at, _: at.long.unpin(at.long.pin("a fact"))),
     "Session.record_custom": constant(lambda at, _: at.long.record_custom("test", "{}")),

@@ -34,6 +34,7 @@ from eventlog.store import Store
 from eventlog.testing.file_search import files_with
 from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
+from tests.support.pages import example
 from tests.support.python_process import ROOT, Program, raced
 
 NAME = ("chat", "room 1")
@@ -451,3 +452,14 @@ def test_a_named_fork_of_a_session_that_is_erased_meanwhile_is_refused(
         parent.fork(name=OTHER)
     assert list(store.sessions()) == []
     assert store.open_session(OTHER).info.fork_of is None
+
+
+def test_the_documented_tenants_have_chats_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The form that the page of tenants prints takes any name, and tells any two apart."""
+    monkeypatch.chdir(tmp_path)
+    made: dict[str, Any] = {}
+    exec(example("class Tenant").code, made)  # noqa: S102 - the page
+    given = [("a", "b c"), ("a b", "c"), ("a:b", "c"), ("ä" * 100, "c"), ('a"', ', "c'), ('a", "', "c")]
+    with eventlog.open("memory:") as store:
+        chats = {made["Tenant"](store, tenant).chat(key).id for tenant, key in given}
+    assert len(chats) == len(given)

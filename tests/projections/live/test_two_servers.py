@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 import eventlog
+from eventlog import events as ev
 from eventlog.store import Store
 from projections.transcript.transcript import Transcript
 from tests.faults.tally import SLOW
@@ -243,3 +245,31 @@ def test_each_question_is_answered_once_and_each_page_is_right(tmp_path: Path, k
         finally:
             for server in servers:
                 server.stop()
+
+
+async def told_behind_a_kill(server: Server, store: Store) -> str:
+    """Kill the server in the middle of an answer, and read what a page is told that comes back."""
+    message = {"id": "q1", "role": "user", "parts": [{"type": "text", "text": " ".join(["word"] * 100)}]}
+    while not any(isinstance(recorded.event, ev.PartDelta) for recorded in store.subscribe(timeout=0.1)):
+        with suppress(ConnectionError, TimeoutError):
+            await asyncio.wait_for(ask(server.port, "POST", "/chat", {"id": "k", "messages": [message]}), 1)
+    await server.fail(signal.SIGKILL)
+    chunks: list[str] = []
+    while not chunks:  # it does not listen yet
+        await asyncio.sleep(0.05)
+        chunks = [data async for _, data in events(server.port, "/chat/k/stream", None)]
+    assert chunks[-1] == "[DONE]"
+    return "".join(json.loads(chunk).get("delta", "") for chunk in chunks[:-1] if "text-delta" in chunk)
+
+
+def test_a_page_that_comes_back_to_killed_servers_has_the_whole_answer(tmp_path: Path) -> None:
+    """The documented server of chat interfaces goes on with what it was answering, unasked."""
+    path = tmp_path / "store"
+    (tmp_path / "chat.py").write_text(f"{example('answer_response(').code}\nPATH = {str(path)!r}\n")
+    with eventlog.open(path) as store:
+        server = Server(tmp_path)
+        try:
+            told = asyncio.run(asyncio.wait_for(told_behind_a_kill(server, store), 60))
+        finally:
+            server.stop()
+    assert told.endswith("You said: " + "word " * 100)

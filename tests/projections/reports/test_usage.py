@@ -5,7 +5,8 @@ from __future__ import annotations
 import decimal
 import json
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
@@ -20,8 +21,9 @@ from eventlog import events as ev
 from eventlog.errors import CallError
 from eventlog.importers import import_file
 from eventlog.session_store import begin_session
-from eventlog.values import Model, Price, Tokens, Usage
+from eventlog.values import Model, Price, Retry, Tokens, Usage
 from projections.exports.sqlite import write_sqlite
+from projections.loop import fill_retrying
 from projections.loop.decision.loop_state_projection import LoopStateProjection
 from projections.replay.loop import state_at
 from projections.reports.session_tree import descendants, whole_tree
@@ -262,3 +264,42 @@ def test_costs_agree_with_opencodes(store: Store) -> None:
             assert total(own).input == sum(found["input"] for found in tokens)
             checked += total(own).calls
     assert checked > 30
+
+
+def said(text: str = "", reason: str | None = None) -> dict[str, Any]:
+    """A chunk of a stream."""
+    return {"choices": [{"delta": {"content": text}, "finish_reason": reason}]}
+
+
+TOLD = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}}
+ENDS: dict[str, tuple[tuple[Any, ...], ...]] = {
+    "told": ((said("hi", "stop"), TOLD),),
+    "never told": ((said("hi", "stop"),),),
+    "cut, then told": ((said("hi"), ConnectionError("cut")), (said("hi", "stop"), TOLD)),
+    "withheld": ((said("", "content_filter"),),),
+    "refused": ((said("hi"), ValueError("no")),),
+    "stopped": ((said("hi"), *[said("more")] * 20),),
+}
+"""Streams that a model answers with, and how they end."""
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_call_shows_whether_its_usage_was_told_or_not(store: Store, name: str) -> None:
+    """Sums have the calls with usage; a step, or a retry, says of every call that it was made."""
+    session, streams = store.create_session(), iter(ENDS[name])
+
+    def ask() -> Iterator[Any]:
+        for chunk in next(streams):
+            if isinstance(chunk, Exception):
+                raise chunk
+            if name == "stopped":
+                session.interrupt()
+            yield chunk
+
+    with suppress(ValueError), session.turn("Hi", "r"), session.assistant("openai/gpt-5") as reply:
+        fill_retrying(reply, ask, first_wait=0.001)
+    found = [recorded.event for recorded in session.events()]
+    steps = sum(isinstance(event, ev.StepStarted) for event in found)
+    retries = sum(isinstance(event, ev.PartStarted) and isinstance(event.kind, Retry) for event in found)
+    assert steps + retries == len(ENDS[name])
+    assert sum(each.calls for each in session_usage(session).own) == sum(TOLD in stream for stream in ENDS[name])

@@ -248,7 +248,7 @@ def test_each_question_is_answered_once_and_each_page_is_right(tmp_path: Path, k
 
 
 async def told_behind_a_kill(server: Server, store: Store) -> str:
-    """Kill the server in the middle of an answer, and read what a page is told that comes back."""
+    """Kill the server while it answers; return what a page is told that comes back."""
     message = {"id": "q1", "role": "user", "parts": [{"type": "text", "text": " ".join(["word"] * 100)}]}
     while not any(isinstance(recorded.event, ev.PartDelta) for recorded in store.subscribe(timeout=0.1)):
         with suppress(ConnectionError, TimeoutError):

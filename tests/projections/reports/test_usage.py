@@ -271,7 +271,7 @@ def said(text: str = "", reason: str | None = None) -> dict[str, Any]:
     return {"choices": [{"delta": {"content": text}, "finish_reason": reason}]}
 
 
-TOLD = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}}
+TOLD: dict[str, Any] = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}}
 ENDS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "told": ((said("hi", "stop"), TOLD),),
     "never told": ((said("hi", "stop"),),),

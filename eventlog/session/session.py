@@ -119,7 +119,7 @@ class Sessions(ABC):
 
 
 class Session(MessageCommands, SettingsCommands):
-    """One conversation, named by its `id`.  Made by `Store.session` and `Store.create_session`."""
+    """One conversation, by its `id`.  Made by `Store.session` and `Store.create_session`."""
 
     def __init__(self, store: Sessions, executor: Executor) -> None:
         self.id: str = executor.id

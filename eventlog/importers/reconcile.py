@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.history.catalog import SessionInfo
+from eventlog.importers.common.candidate import BESIDE
 from eventlog.importers.common.importer import ImportBatch, Report
 from eventlog.importers.common.target import Target, begin_free, taken_and_free
 from eventlog.store import Store
@@ -63,7 +64,7 @@ class Reconciliation:
                 self._report,
                 lambda info: _same_origin(info, first.origin),
                 _comparable,
-                snapshots=batch.snapshot is not None,
+                beside=BESIDE if batch.snapshot is None else (*BESIDE, ev.ForeignKept),
             )
             if first.parent is not None:
                 batch.items[0] = time, replace(first, parent=self._names.get(first.parent, first.parent))

@@ -1,8 +1,9 @@
 """Comparison of a stored session with a file's, event by event.
 
 Versions in the file's events are those of an import into an empty session.  The store has events
-between them that the file has not: a fork's own first event, and snapshots, which are compared as a
-whole.  `Candidate.version` translates versions.
+between them that the file has not: a fork's own first event, what was noted beside the
+conversation, and snapshots, which are compared as a whole.  `Candidate.version` translates
+versions.
 """
 
 from __future__ import annotations
@@ -16,8 +17,21 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
 from eventlog.history.ancestry import ancestry, spans
+from eventlog.history.catalog import QUIET_EVENTS
 from eventlog.session.session import Session
 from eventlog.store import Store
+
+BESIDE: tuple[type[ev.Base], ...] = (
+    *QUIET_EVENTS,
+    ev.Custom,
+    ev.InterruptRequested,
+    ev.Pinned,
+    ev.SettingsSet,
+    ev.TodosSet,
+    ev.Unpinned,
+    ev.UsageRecorded,
+)
+"""Events that leave a conversation as it was: the file goes on behind them."""
 
 SNAPSHOT = (ev.SessionRenamed, ev.SessionArchived, ev.ForeignKept)
 """Events that `ImportBatch.snapshot` may hold; the remainders of records are history."""
@@ -43,13 +57,16 @@ BEGINNING = Place()
 class Candidate:
     """One stored session, compared with the file's."""
 
-    def __init__(self, store: Store, name: str, place: Place, comparable: Comparable, *, snapshots: bool) -> None:
+    def __init__(
+        self, store: Store, name: str, place: Place, comparable: Comparable, beside: tuple[type[ev.Base], ...]
+    ) -> None:
+        """Begin at a place; stored events of the types `beside` may stand between the file's."""
         self.store = store
         self.name = name
         self.place = place
         self._comparable = comparable
-        self._snapshots = snapshots
-        self._events = self._stored(place.after)
+        self._beside = beside
+        self._events = self.stored(place.after)
         self._shifts: list[int] = []
         """The file's own versions from each of these on are one greater here."""
         self.common: int = 0
@@ -73,8 +90,9 @@ class Candidate:
 
     def compare(self, time: int, event: ev.Event) -> None:
         """Compare the file's next event."""
-        stored = self._next()
-        if stored is not None and self._comparable(time, self.translate(event)) == self._comparable(*stored):
+        wanted = self._comparable(time, self.translate(event))
+        stored = self._next(wanted)
+        if stored == wanted:
             self.common += 1
             self.base = self.read
         else:
@@ -85,7 +103,7 @@ class Candidate:
         """Compare what follows with what is stored by now, if all has agreed so far."""
         if self.agrees:
             self.base = self.read
-            self._events = self._stored(self.read)
+            self._events = self.stored(self.read)
 
     def is_at_end(self) -> bool:
         """Whether nothing is stored beyond what was compared; ends the comparison."""
@@ -117,24 +135,24 @@ class Candidate:
         """Begin as a fork of `other` at the last event that agrees."""
         self._shifts = [*(since for since in other._shifts if since <= other.common), other.common + 1]
 
-    def snapshot(self) -> dict[tuple[type, str], Recorded]:
-        """Return the newest stored snapshot: the latest event about each thing."""
-        return {subject_of(stored.event): stored for stored in self._stored(0) if _is_snapshot(stored.event)}
+    def snapshots(self) -> list[Recorded]:
+        """Return the stored snapshots; the latest event about each thing counts."""
+        return [stored for stored in self.stored(0) if _is_snapshot(stored.event)]
 
-    def _stored(self, after: int) -> Iterator[Recorded]:
+    def stored(self, after: int) -> Iterator[Recorded]:
         """Yield the events of the session after a version, inherited ones included."""
         log = self.store.log
         for span in spans(log, ancestry(log, self.name), after, self.store.info(self.name).version):
             yield from span.events()
 
-    def _next(self) -> tuple[int, ev.Event] | None:
-        """Return the next stored event that the file may have, too, with its time."""
+    def _next(self, wanted: object = None) -> object:
+        """Return the next stored event that is `wanted`, or that the file has to have, too."""
         for stored in self._events:
             self.read += 1
-            event = stored.event
+            event, found = stored.event, self._comparable(stored.time, stored.event)
             is_own = isinstance(event, ev.SessionForked) and self.common > 0
-            if not is_own and not (self._snapshots and _is_snapshot(event)):
-                return stored.time, event
+            if found == wanted or not (is_own or (isinstance(event, self._beside) and not _is_record(event))):
+                return found
             self._shifts.append(self.common + 1)
         return None
 
@@ -146,4 +164,8 @@ def subject_of(event: ev.Event) -> tuple[type, str]:
 
 def _is_snapshot(event: ev.Event) -> bool:
     """Whether the event may be of a snapshot, in a format that has them."""
-    return isinstance(event, SNAPSHOT) and not (isinstance(event, ev.ForeignKept) and event.of.startswith("line"))
+    return isinstance(event, SNAPSHOT) and not _is_record(event)
+
+
+def _is_record(event: ev.Event) -> bool:
+    return isinstance(event, ev.ForeignKept) and event.of.startswith("line")

@@ -20,6 +20,7 @@ from eventlog import events as ev
 from eventlog.codec.large_texts import INLINE
 from eventlog.errors import DamagedError
 from eventlog.errors.base import brief
+from eventlog.importers.common.candidate import BESIDE
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import ARRAY, OBJECT, LineNumber, dump
 from eventlog.session.session import Session
@@ -158,8 +159,15 @@ def emit(sessions: Iterable[Session], text: Callable[[Content], str]) -> Iterato
 
     `sessions` are the main session and its sub-sessions.
     """
-    found = (records_of((recorded.event for recorded in session.events()), text) for session in sessions)
-    return merge(*found, key=lambda source: source.line)
+    return merge(*(records_of(_imported(session), text) for session in sessions), key=lambda source: source.line)
+
+
+def _imported(session: Session) -> Iterator[ev.Event]:
+    """Yield the events of a session without the appends that only noted something beside it."""
+    for commit in session.reader.decoded_commits():
+        events = [found.event for span in commit.spans() for found in span.events()]
+        if not all(isinstance(event, BESIDE) for event in events):
+            yield from events
 
 
 def put_back(rest: Any, moved: Moved, events: Sequence[ev.Event], text: Callable[[Content], str]) -> Any:

@@ -7,20 +7,25 @@ Stored sessions that may be the file's are compared with it at once, event by ev
 * none agrees to its end: the one that agrees longest is forked at the last common version, and the
   fork gets the rest.
 
+What a redacted part has in the file is neither compared nor appended.
+
 Appends are at the version that was compared, and wait for none before them until `settle`. Another
 import that comes between is a `ConflictError`; behind `finish`, what it appended is compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
+from eventlog.codec.decoded import Recorded
+from eventlog.codec.redaction import blank, bodies_of
 from eventlog.errors import AlreadyExistsError, CallError, ConflictError, NotFoundError
-from eventlog.history.catalog import SessionInfo
+from eventlog.history.ancestry import forked_from
+from eventlog.history.catalog import SessionInfo, entry_of
 from eventlog.importers.common.candidate import BEGINNING, Candidate, Comparable, Place, subject_of
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.session.session import Session
@@ -29,6 +34,8 @@ from eventlog.store import Store
 
 BATCH_EVENTS = 1_000
 BATCH_BYTES = 4 * 1024 * 1024
+_ENDS = (ev.StepFinished, ev.MessageFinished, ev.ForeignKept)
+"""Events that are others once a later document has more of their message."""
 
 Timed: TypeAlias = tuple[int, ev.Event]
 """UTC milliseconds and the event."""
@@ -38,7 +45,7 @@ class Target:
     """One of the file's sessions, and the stored sessions it is compared with.
 
     `is_same` says which sessions of its name are compared, `comparable` what of their events.
-    `snapshots`: the file's format has some.
+    Stored events of the types `beside` may stand between the file's.
     """
 
     def __init__(
@@ -50,17 +57,20 @@ class Target:
         comparable: Comparable,
         *,
         place: Place = BEGINNING,
-        snapshots: bool = False,
+        beside: tuple[type[ev.Base], ...] = (),
     ) -> None:
         self.store = store
         self.wanted = wanted
         self.report = report
         self.place = place
         self.snapshot: list[Timed] | None = None
-        self._snapshots = snapshots
+        self._beside = beside
         self._comparable = comparable
+        self._redacted: frozenset[str] = frozenset()
+        """Parts that are redacted in one of the sessions, or where it was forked from."""
         taken, self.free = taken_and_free(store, wanted)
         self.candidates: list[Candidate] = [self._candidate(info.id) for info in taken if is_same(info)]
+        self._look_for_redactions()
         self.chosen: Candidate | None = None
         """Session that gets the events, once something is new."""
         self._items: list[Timed] = []
@@ -75,7 +85,18 @@ class Target:
         """Compactions that were completed since `finish`."""
 
     def _candidate(self, name: str) -> Candidate:
-        return Candidate(self.store, name, self.place, self._comparable, snapshots=self._snapshots)
+        def comparable(time: int, event: ev.Event) -> object:
+            return self._comparable(time, self._shown(event))
+
+        return Candidate(self.store, name, self.place, comparable, self._beside)
+
+    def _look_for_redactions(self) -> None:
+        heads = (head for found in self.candidates for head, _ in forked_from(self.store.log, found.name))
+        self._redacted = frozenset(part for head in heads for part in entry_of(head).redacted)
+
+    def _shown(self, event: ev.Event) -> ev.Event:
+        """Return the event without the content of redacted parts."""
+        return cast("ev.Event", blank(event, self._redacted, digests=True)) if self._redacted else event
 
     def found(self) -> Candidate | None:
         """Return the session that holds everything so far, None if none does."""
@@ -93,7 +114,7 @@ class Target:
     ) -> None:
         """Compare or append some events; `weight` is that of their bodies."""
         self.snapshot = snapshot
-        self._bodies.update(bodies)
+        self._hold(bodies, [*items, *(snapshot or ())])
         self._weight += weight
         self._add(items, BATCH_EVENTS)
         if self.chosen is None and not snapshot:
@@ -104,16 +125,27 @@ class Target:
     def add_append(self, items: Sequence[Timed], bodies: Mapping[bytes, bytes], request: str | None) -> None:
         """Compare an append of the file, or append it as one, with its request id if all is new."""
         is_new = self.chosen is not None
-        self._bodies.update(bodies)
+        self._hold(bodies, items)
         self._add(items, len(items) + 1)
         self.flush(request if is_new or len(self._items) == len(items) else None)
 
-    def _add(self, items: Iterable[Timed], most: int) -> None:
-        for time, event in items:
+    def _hold(self, bodies: Mapping[bytes, bytes], items: Sequence[Timed]) -> None:
+        """Keep the bodies of these events, but for those that redacted parts alone have."""
+        if self._redacted:
+            shown = {body.digest for _, event in items for body in bodies_of(self._shown(event))}
+            hidden = {body.digest for _, event in items for body in bodies_of(event)} - shown
+            bodies = {digest: data for digest, data in bodies.items() if digest not in hidden}
+        self._bodies.update(bodies)
+
+    def _add(self, items: Sequence[Timed], most: int) -> None:
+        for place, (time, event) in enumerate(items):
             self._taken += 1
             if self.chosen is None:
                 if self._agreed(time, event):
                     continue
+                if self.snapshot and self._is_older(self.snapshot, items[place:]):
+                    self.snapshot = None
+                    return
                 self._choose(time, event)
             else:
                 self._items.append((time, event))
@@ -126,9 +158,22 @@ class Target:
             found.compare(time, event)
         return any(found.agrees for found in agreeing)
 
+    def _best(self) -> Candidate | None:
+        """Return the session that agreed longest."""
+        return max(self.candidates, key=lambda found: (found.common, found.ended), default=None)
+
+    def _is_older(self, snapshot: list[Timed], rest: Sequence[Timed]) -> bool:
+        """Whether a document is older than a session, which has its rest in a completed message."""
+        best = self._best()
+        if best is None or best.common == 0 or best.ended or snapshot[0][0] >= _newest(best.snapshots()):
+            return False
+        stored = {self._shown(stored.event) for stored in best.stored(best.base)}
+        best.agrees = all(isinstance(event, _ENDS) or self._shown(event) in stored for _, event in rest)
+        return best.agrees
+
     def _choose(self, time: int, new: ev.Event) -> None:
         """Find or make the session that gets the new events, `new` first."""
-        best = max(self.candidates, key=lambda found: (found.common, found.ended), default=None)
+        best = self._best()
         if best is None or best.common == 0:
             if not isinstance(new, (ev.SessionStarted, ev.SessionForked)):
                 raise CallError("a session that does not begin with its first event")
@@ -159,6 +204,8 @@ class Target:
             items = waiting
             if self.chosen.is_shifted:
                 items = [(time, self.chosen.translate(event)) for time, event in waiting]
+            if self._redacted:
+                items = [(time, self._shown(event)) for time, event in items]
             try:
                 self._append(self.chosen, items, request)
             except ConflictError:
@@ -217,14 +264,16 @@ class Target:
         agreeing = [found for found in self.candidates if found.agrees]
         found = self.chosen or next((found for found in agreeing if found.is_at_end()), None)
         if found is None:
-            newest = [stored.time for found in agreeing for stored in found.snapshot().values()]
-            if snapshot[0][0] <= max(newest, default=0):
+            if snapshot[0][0] <= max((_newest(found.snapshots()) for found in agreeing), default=0):
                 return
             self._choose(*snapshot[0])
             found = self.chosen
             assert found is not None
-        latest = {subject: stored.event for subject, stored in found.snapshot().items()}
-        self._items = [(time, event) for time, event in snapshot if latest.get(subject_of(event)) != event]
+        stored = [self._shown(stored.event) for stored in found.snapshots()]
+        latest = {subject_of(event): event for event in stored}
+        titles = [event for event in stored if isinstance(event, ev.SessionRenamed)]
+        known = [*latest.values(), *titles]  # a title that the file said before may have been changed here
+        self._items = [(time, event) for time, event in snapshot if self._shown(event) not in known]
         if self._items:
             self.chosen = found
             self._head = self.store.info(found.name).version
@@ -235,8 +284,14 @@ class Target:
         if self.chosen is not None:
             self.chosen.common, self.chosen.read, self.chosen.agrees = self._taken, self._head, True
             self.candidates, self.chosen = [self.chosen], None
+        self._look_for_redactions()
         for found in self.candidates:
             found.go_on()
+
+
+def _newest(snapshots: list[Recorded]) -> int:
+    """Return the time of the newest one; titles may be given here."""
+    return max((stored.time for stored in snapshots if isinstance(stored.event, ev.ForeignKept)), default=0)
 
 
 def taken_and_free(store: Store, wanted: str) -> tuple[list[SessionInfo], str]:

@@ -81,14 +81,15 @@ def of_format(*formats: str) -> list[Path]:
     return [shared_path("data") / row["file"] for row in expected() if row["format"] in formats]
 
 
-def test_documents_are_given_back(store: Store) -> None:
+def test_documents_are_given_back() -> None:
     """A file that is one document comes back equal."""
     files = of_format(*DOCUMENTS)
     assert len(files) >= 30
     for path in files:
-        report = import_file(store, path)
-        assert all("notice of the program" in one.reason for one in report.skipped)
-        assert back(store, report) == [json.loads(path.read_text())], path.name
+        with eventlog.open("memory:") as store:  # an older document of a stored session adds nothing
+            report = import_file(store, path)
+            assert all("notice of the program" in one.reason for one in report.skipped)
+            assert back(store, report) == [json.loads(path.read_text())], path.name
 
 
 def damaged(data: bytes) -> list[bytes]:

@@ -30,11 +30,11 @@ BROKEN = "BROKEN"
 NEVER = re.compile(r"(?!)")
 ASKS = {
     "user": re.compile(r"^(Question|Task) (\d+)"),
-    "assistant": re.compile(r"Not answered yet: (Question|Task) (\d+)"),
+    "assistant": NEVER,
     "system": NEVER,
     "tool": NEVER,
 }
-"""The words that ask, in a user's message or in the summary of one that was too large."""
+"""The words that ask: those of a user's message, for no summary stands for a question."""
 WHOLE = re.compile(r"(I write|I ask|I do both) \d+, step \d+\.|Answer to Question \d+\.|Task \d+ is done\.")
 """The texts that a model says as a whole."""
 
@@ -256,7 +256,8 @@ def test_a_loop_that_compacts_and_is_stopped_comes_to_its_end(tmp_path: Path, se
             assert left["texts"][answer] == 1
     assert left["said"].count("stopped") <= left["kinds"].get("InterruptRequested", 0)
     assert left["asked"] == len(QUESTIONS)
-    assert left["kinds"].get("CompactionCompleted", 0) > 0, lives
+    if left["said"].count("stopped") < len(QUESTIONS) // 2:  # else the window may have stayed small
+        assert left["kinds"].get("CompactionCompleted", 0) > 0, lives
 
 
 def test_the_endpoint_misbehaves_in_every_way() -> None:

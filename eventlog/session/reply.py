@@ -61,7 +61,7 @@ class Reply(ReplyCommands):
         """
         require_or_none(Lease, lease, A_LEASE)
         self._took_lease = lease is not None
-        self.lease = lease or self._executor.leases.held
+        self.lease: Lease | None = lease or self._executor.leases.held
         self._accept([self._begin(), *self._repeated()])
         self._begun = True
 

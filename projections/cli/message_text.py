@@ -94,7 +94,7 @@ class MessagePrinter:
         if part.text:
             self._block(part.text, "<- ", "dim", part.id)
         for file in part.attachments:
-            self._block(f"[{file}]", "<- ", "dim")
+            self._block(f"[{safe(file, one_line=True)}]", "<- ", "dim")
 
     def _draw_call(self, part: TranscriptPart, suffix: str) -> None:
         """Print a call in one line: the tool, its arguments as far as there is room, its end."""

@@ -124,7 +124,7 @@ def test_a_native_session_in_opencodes_words(store: Store) -> None:
 
 
 def test_a_call_that_the_provider_ran_is_still_one(store: Store, other: Store) -> None:
-    """A call of the provider's keeps its mark and its metadata on the way to OpenCode and back."""
+    """A call that the provider ran is one in OpenCode's form and back."""
     session = store.create_session(id="ses_p")
     session.user("look it up")
     with session.assistant("acme/one") as reply:

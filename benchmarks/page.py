@@ -69,7 +69,9 @@ def _targets(results: Sequence[Result]) -> str:
 
 
 def _rows(title: str, rows: Sequence[Row]) -> str:
-    rows = [row for row in rows if any(cell is not None for cell in row.cells.values())]  # others end before this length
+    rows = [
+        row for row in rows if any(cell is not None for cell in row.cells.values())
+    ]  # others end before this length
     if not rows:
         return ""
     headings = list(dict.fromkeys(heading for row in rows for heading in row.cells if heading not in LEFT_OUT))

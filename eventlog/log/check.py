@@ -22,7 +22,7 @@ def check(log: Log) -> list[str]:
     for head in log.heads():
         gone[log.partition_of(head.session)] |= head.gone
         try:
-            mismatch = first_mismatch(head, log.read(head.session))
+            mismatch = first_mismatch(head, log.read(head.session, 0, head.version))
         except DamagedError as error:
             faults.append(str(error))
             continue
@@ -49,5 +49,5 @@ def _gaps(log: Log, partition: int, last: int, *, may_have: bool) -> Iterator[st
             if log.partition_of(commit.session) != partition:
                 yield f"session {commit.session}: in partition {partition}, where it does not belong"
             end = commit.last_position
-    if end > last or (end < last and not may_have):
+    if end > log.last_positions()[partition] or (end < last and not may_have):
         yield f"partition {partition}: it ends at position {end}, its counter says {last}"

@@ -245,7 +245,8 @@ class MemoryLog(Log):
         return []
 
     def check(self) -> list[str]:
-        return check(self)
+        with self._changed:  # no append comes between what is compared
+            return check(self)
 
     def close(self) -> None:
         """Drop everything; waiting callers get `ClosedError`."""

@@ -13,6 +13,7 @@ import errno
 import os
 import re
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.watermark import Watermark
 
 _SCARCE = NO_ROOM | EXHAUSTED
+_BATCH = 256
+"""Entries of a transaction: LMDB has what is not committed in memory."""
 _ROOM = 64 << 20
 """Bytes of the map beyond the copied file: address space, neither memory nor disk."""
 _JOURNAL = re.compile(r"(\d{10}\.log|spare-.*)\Z")
@@ -87,12 +90,13 @@ def _copy_trees(data: Path, target: lmdb.Environment) -> list[str]:
 
 def _copy_tree(data: Path, meta: MetaPage, tree: str, target: lmdb.Environment) -> bool:
     """Copy what can be read of one tree; return whether that is all."""
-    whole = True
-    with target.begin(write=True, db=target.open_db(tree.encode())) as txn:
-        for entry in entries(data, meta, tree):
-            whole = whole and entry is not None
-            if entry is not None and 0 < len(entry[0]) <= MAX_KEY_BYTES:
-                txn.put(*entry, overwrite=False)
+    whole, into, found = True, target.open_db(tree.encode()), entries(data, meta, tree)
+    while batch := list(islice(found, _BATCH)):
+        with target.begin(write=True, db=into) as txn:
+            for entry in batch:
+                whole = whole and entry is not None
+                if entry is not None and 0 < len(entry[0]) <= MAX_KEY_BYTES:
+                    txn.put(*entry, overwrite=False)
     return whole
 
 

@@ -96,36 +96,47 @@ def entries(path: Path, meta: MetaPage, tree: str) -> Iterator[tuple[bytes, byte
 
 
 def _walk(file: int, meta: MetaPage, root: int) -> Iterator[tuple[bytes, bytes] | None]:
-    """Yield the entries below a page, and None for each page or entry that cannot be read."""
+    """Yield the entries below a page, and None for each page or entry that is not as it was.
+
+    What LMDB does not look at, such as a page's own number, is no reason to skip the page. Entries
+    out of order are yielded as well: rows have checksums.
+    """
     size, before, seen, waiting = meta.page_bytes, b"", {_NONE}, [root]
+    there = min(meta.file_bytes, os.fstat(file).st_size)
     while waiting:
         number = waiting.pop()
         if number in seen:
             continue
         seen.add(number)
-        page = _read(file, size, number * size) if number * size < meta.file_bytes else b""
-        try:
-            stored, flags, end = _PAGE.unpack_from(page)
-            places = [at for (at,) in _PLACE.iter_unpack(page[_PAGE.size : end])]
-            nodes = [(*_NODE.unpack_from(page, at), at + _NODE.size) for at in places]
-        except struct.error:
-            yield None
-            continue
+        page = _read(file, size, number * size) if (number + 1) * size <= there else b""
+        stored, flags, end = _PAGE.unpack(page[: _PAGE.size]) if page else (_NONE, 0, 0)
+        kind_of_page = flags & (_BRANCH | _LEAF)
         if stored != number or flags not in {_BRANCH, _LEAF}:
             yield None
-        elif flags == _BRANCH:
-            waiting += [low | high << 32 for low, high, _, _ in reversed(nodes)]
-        else:
-            for length, kind, key_bytes, at in nodes:
-                key, value = page[at : at + key_bytes], page[at + key_bytes : at + key_bytes + length]
-                if kind & _ELSEWHERE:
-                    begin = int.from_bytes(value[:8], sys.byteorder) * size + _PAGE.size
-                    value = _read(file, length, begin) if begin + length <= meta.file_bytes else b""
-                if key > before and len(key) == key_bytes and len(value) == length:
-                    before = key
-                    yield key, value
-                else:
-                    yield None
+        if kind_of_page not in {_BRANCH, _LEAF}:
+            continue
+        below: list[int] = []
+        for place in range(_PAGE.size, min(end, size - 1) - 1, _PLACE.size):
+            (at,) = _PLACE.unpack_from(page, place)
+            if at + _NODE.size > size:
+                yield None
+                continue
+            length, kind, key_bytes = _NODE.unpack_from(page, at)
+            at += _NODE.size
+            if kind_of_page == _BRANCH:
+                below.append(length | kind << 32)
+                continue
+            key, value = page[at : at + key_bytes], page[at + key_bytes : at + key_bytes + length]
+            if kind & _ELSEWHERE:
+                begin = int.from_bytes(value[:8], sys.byteorder) * size + _PAGE.size
+                value = _read(file, length, begin) if begin + length <= there else b""
+            is_read = len(key) == key_bytes and len(value) == length
+            if is_read:
+                yield key, value
+            if not is_read or key <= before:
+                yield None
+            before = key
+        waiting += reversed(below)
 
 
 def _read(file: int, size: int, at: int) -> bytes:
@@ -175,7 +186,7 @@ def page_faults(directory: Path) -> list[str]:
             metas = meta_pages(path)
             try:
                 faults: list[str] = verifier.verify(str(path))
-            except verifier.VerifyError as error:
+            except (verifier.VerifyError, RecursionError, IndexError, struct.error) as error:
                 faults = [str(error)]
             if not faults or meta_pages(path) == metas:
                 break

@@ -226,7 +226,9 @@ class EmbeddedLog(Log):
         """Verify the pages of LMDB without LMDB, and then the rows."""
         partition = self._use()
         segments = partition.lookup.segments  # held, so that its files stay
-        return page_faults(partition.path / str(segments.generation.number) / "lmdb") or segments.damaged_rows()
+        with segments.environment.reading():  # no page of this moment is used again meanwhile
+            faults = page_faults(partition.path / str(segments.generation.number) / "lmdb")
+        return faults or segments.damaged_rows()
 
     def check(self) -> list[str]:
         """Read every commit and body; a line for each thing that is wrong."""

@@ -15,7 +15,7 @@ from tests.support.sample_sessions import exchange
 
 SESSIONS = 120
 Flip = Callable[[bytearray, int, int, int], None]
-"""Changes the bytes of a file, given a tree's root, its first leaf, and the size of a page."""
+"""Changes bytes of a file: of a tree's root or first leaf; pages have one size."""
 
 
 def _places(file: bytearray, page: int) -> list[int]:
@@ -58,7 +58,7 @@ def an_unused_flag(file: bytearray, root: int, _leaf: int, _size: int) -> None:
     ],
 )
 def test_a_byte_of_a_page_costs_its_entries_alone(tmp_path: Path, flip: Flip, saved: int) -> None:
-    """Whatever the byte, entries beside the ones that it holds are saved."""
+    """Entries beside a damaged one are saved."""
     with eventlog.open(tmp_path / "s") as store:
         for number in range(SESSIONS):
             exchange(store.create_session(id=f"s{number:03}"))

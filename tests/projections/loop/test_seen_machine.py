@@ -17,7 +17,7 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Limits, MessageError, Tokens, Usage
 from projections import ModelView
-from projections.loop import CallModel, ContextWindow, RunTools, Stop
+from projections.loop import Blocked, CallModel, ContextWindow, RunTools, Stop
 from projections.view.neutral import NeutralMessage, Text
 from projections.window import give_title
 from projections.window.compaction.request import SummaryRequest
@@ -270,7 +270,7 @@ class SeenMachine(RuleBasedStateMachine):
         else:
             raise AssertionError("no end")
         self.only_what_was_seen_is_done()
-        assert isinstance(step, Stop), step
+        assert isinstance(step, Stop) or (isinstance(step, Blocked) and self.refused), step
         self.close()
         self.what_waits_is_listed()
         if step == Stop("finished"):

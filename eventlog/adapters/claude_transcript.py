@@ -168,7 +168,8 @@ class _Mapping(ClaudeCodeMapping):
     def read(self, record: Any, to: RecordBuilder) -> None:
         entry = shown_in(record)
         before, uuid = len(to.batch.items), uuid_of(entry)
-        self.over, self.in_order = uuid in self.overs, uuid not in self.unplaced
+        self.over: bool = uuid in self.overs
+        self.in_order: bool = uuid not in self.unplaced
         super().read(entry, to)
         for _, event in to.batch.items[before:]:
             if isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted)):

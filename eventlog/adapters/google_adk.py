@@ -35,7 +35,7 @@ FEEDS = 256
 """Sessions of which is kept where their events are."""
 BEGUN = "adk/begun"
 """Value of a session that was created: its first state, and when that was."""
-NOTHING = GetSessionConfig(num_recent_events=0)
+NOTHING: GetSessionConfig = GetSessionConfig(num_recent_events=0)
 
 
 class EverdeltaSessionService(BaseSessionService):

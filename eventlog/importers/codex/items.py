@@ -56,7 +56,8 @@ class Rollout(RecordBuilder):
 
     def begin(self, line: int) -> None:
         """Begin the record of a line."""
-        self.number, self._place = line, 0
+        self.number: int = line
+        self._place = 0
 
     def fresh(self, wanted: Sequence[str]) -> str:
         """Return an unused message id: the item's, else the line's."""

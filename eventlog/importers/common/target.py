@@ -68,6 +68,7 @@ class Target:
         self._comparable = comparable
         self._redacted: frozenset[str] = frozenset()
         """Parts that are redacted in one of the sessions, or where it was forked from."""
+        self.free: str
         taken, self.free = taken_and_free(store, wanted)
         self.candidates: list[Candidate] = [self._candidate(info.id) for info in taken if is_same(info)]
         self._look_for_redactions()

@@ -25,7 +25,7 @@ def _places(file: bytearray, page: int) -> list[int]:
 
 def _child(file: bytearray, node: int) -> int:
     low, high = struct.unpack_from("=IH", file, node)
-    return low | high << 32
+    return int(low | high << 32)
 
 
 def a_key_out_of_order(file: bytearray, _root: int, leaf: int, _size: int) -> None:
@@ -63,13 +63,14 @@ def test_a_byte_of_a_page_costs_its_entries_alone(tmp_path: Path, flip: Flip, sa
         for number in range(SESSIONS):
             exchange(store.create_session(id=f"s{number:03}"))
     data = tmp_path / "s" / "1" / "lmdb" / "data.mdb"
-    (meta, *_), file = meta_pages(data), bytearray(data.read_bytes())
+    (meta, *_), file, root = meta_pages(data), bytearray(data.read_bytes()), 0
     size = meta.page_bytes
     for node in _places(file, meta.root * size):
         (name,) = struct.unpack_from("=H", file, node + 6)
-        if file[node + 8 : node + 8 + name] == b"commits":
+        if file[node + 8 : node + 8 + name] == bytearray(b"commits"):
             root = struct.unpack_from("=Q", file, node + 8 + name + 40)[0] * size
             break
+    assert root
     leaf = root
     while file[leaf + 10] == 1:
         leaf = _child(file, _places(file, leaf)[0]) * size

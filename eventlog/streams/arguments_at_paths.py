@@ -30,14 +30,14 @@ class ArgumentsAtPaths:
             value = next((piece[name] for name in _VALUES if name in piece), None)
             try:
                 self._put(path, value)
-            except (IndexError, TypeError, KeyError):  # a place that the object does not have
+            except (IndexError, TypeError, KeyError, ValueError):  # a place that the object does not have
                 self._is_sound = False
             self._grows = path if piece.get("willContinue") is True else ""
 
     def text(self, *, whole: bool) -> str:
         """Return the arguments as JSON; cut if they are not `whole`, so that no tool runs."""
         text = dump(self._object)
-        return text if whole and self._is_sound else text[:-1]
+        return text if whole and self._is_sound and not self._grows else text[:-1]
 
     def _put(self, path: str, value: object) -> None:
         if not _PATH.fullmatch(path):

@@ -61,7 +61,7 @@ class GeminiReader(Reader):
 
     def end(self) -> Iterator[Step]:
         """Yield what is left once the stream is over; no `Ended` for an answer that broke off."""
-        yield from self._argued(whole=bool(self._reason))
+        yield from self._argued(whole=self._reason == "stop")
         yield Closed()
         if self._grounding:
             yield Kept("google.grounding", dump(self._grounding))
@@ -101,7 +101,11 @@ class GeminiReader(Reader):
             self._calls += 1
             yield Closed()
             yield Called(key, key, name or "unknown", metadata=about)
-            self._streamed = key, ArgumentsAtPaths(object_of(found.get("args")))
+            given = found.get("args")
+            if given and not isinstance(given, dict):
+                yield Argued(key, dump(given))
+                return
+            self._streamed = key, ArgumentsAtPaths(dict(object_of(given)))
         self._streamed[1].take(found.get("partialArgs"))
         if found.get("willContinue") is not True:
             yield from self._argued(whole=True)

@@ -102,7 +102,7 @@ class GeminiReader(Reader):
             yield Closed()
             yield Called(key, key, name or "unknown", metadata=about)
             given = found.get("args")
-            if given and not isinstance(given, dict):
+            if given and not object_of(given):
                 yield Argued(key, dump(given))
                 return
             self._streamed = key, ArgumentsAtPaths(dict(object_of(given)))

@@ -271,23 +271,27 @@ class Executor:
         work: Callable[[Request | None], T],
         first: Callable[[Committed], T],
         *,
+        require_due: Callable[[], object] | None = None,
         wait: float = 0.0,
     ) -> T:
         """Work under the lease, once for a request id; later calls have its `first` result.
 
-        `asked` is the request's content, and `work` decides what to append for it. `wait` is the
-        seconds to wait for the lease.
+        `asked` is the request's content, and `work` decides what to append for it. `require_due`
+        raises where there is nothing to do: then no lease is taken, which may close a reply. `wait`
+        is the seconds to wait for the lease.
         """
-        if request_id is None:
-            with self.lease(wait=wait):
-                return work(None)
-        require(str, request_id, "a request id is a str")
-        self.host.require_open(writing=True)
-        request = request_id, sha256(asked.encode("utf-8", "surrogatepass")).digest()
-        known = result_of(self.writer, *request)
+        request = known = None
+        if request_id is not None:
+            require(str, request_id, "a request id is a str")
+            self.host.require_open(writing=True)
+            request = request_id, sha256(asked.encode("utf-8", "surrogatepass")).digest()
+            known = result_of(self.writer, *request)
         if known is None:
+            if require_due is not None:
+                require_due()
             with self.lease(wait=wait):
-                known = result_of(self.writer, *request)  # another process may have had it meanwhile
+                if request is not None:
+                    known = result_of(self.writer, *request)  # another process may have had it meanwhile
                 if known is None:
                     return work(request)
         return first(known)

@@ -57,7 +57,7 @@ def rollback(
         return to
 
     asked = f"a rollback to {to}" if before is None else f"a rollback before {before}"
-    return _once(executor, asked, target, request_id, wait)
+    return _once(executor, asked, target, request_id, wait=wait)
 
 
 def redo(executor: Executor, *, request_id: str | None = None, wait: float = 0.0) -> RollbackResult:
@@ -69,11 +69,21 @@ def redo(executor: Executor, *, request_id: str | None = None, wait: float = 0.0
             raise RefusedError("there is nothing to redo", expected="a rollback", session=executor.id)
         return version - 1
 
-    return _once(executor, "a redo", target, request_id, wait)
+    def require_due() -> None:
+        with executor.reader.deciding() as state:
+            target(state)
+
+    return _once(executor, "a redo", target, request_id, wait=wait, require_due=require_due)
 
 
 def _once(
-    executor: Executor, asked: str, target: Callable[[State], int], request_id: str | None, wait: float
+    executor: Executor,
+    asked: str,
+    target: Callable[[State], int],
+    request_id: str | None,
+    *,
+    wait: float,
+    require_due: Callable[[], object] | None = None,
 ) -> RollbackResult:
     """Go back to the target that the state has under the lease, once for a request id."""
 
@@ -99,7 +109,7 @@ def _once(
         files, replies = _hidden(state, made.event.to)
         return RollbackResult(known.first, made.event.to, *_file_states(executor, files), replies)
 
-    return executor.once(asked, request_id, work, first, wait=wait)
+    return executor.once(asked, request_id, work, first, require_due=require_due, wait=wait)
 
 
 def _hidden(state: State, to: int) -> tuple[list[int], tuple[str, ...]]:

@@ -44,6 +44,8 @@ _WAIT = 1.0
 """Seconds for which the index of usage is brought up to date, until the page asks on."""
 _NAMED = 200
 """Models and scopes that are listed; the others are one sum."""
+_BODY = 1_000_000
+"""Bytes of a request that is posted, at most."""
 _UNCHANGED = 10
 """Seconds after which an unchanged list is answered again: a lease may be over."""
 _REFUSALS = {
@@ -141,8 +143,13 @@ def _posted(act: Callable[[dict[str, str]], Any]) -> Callable[[Request], Awaitab
     """Return a route that acts on the JSON object of texts in a request."""
 
     async def route(request: Request) -> Response:
+        body = bytearray()
+        async for piece in request.stream():
+            body += piece
+            if len(body) > _BODY:
+                return _json({"error": f"an answer has at most {_BODY} bytes"}, 413)
         try:
-            given = msgspec.json.decode(await request.body(), type=dict[str, str])
+            given = msgspec.json.decode(body, type=dict[str, str])
         except msgspec.MsgspecError as error:
             raise CallError(f"an answer is a JSON object of texts: {error}") from error
         return _json(await run_in_threadpool(act, given))

@@ -54,13 +54,6 @@ class AskedCalls:
         by = given.get("by", "").strip()
         if not by:
             raise CallError("an answer names the person who gives it: `by`")
-        call = next((call for call in session.asked_calls() if call.part == given.get("part")), None)
-        if call is None:
-            raise RefusedError("the call does not wait", expected="a call that waits for a person", session=session.id)
-        if not hmac.compare_digest(self._token(session.id, call).encode(), given.get("token", "").encode()):
-            raise RefusedError(
-                "the call is not the one that was shown", expected="the token of its ask", session=session.id
-            )
         answer: Answer
         match given.get("answer"):
             case "allow":
@@ -71,6 +64,13 @@ class AskedCalls:
                 answer = Edit(given.get("arguments", ""))
             case _:
                 raise CallError("an answer is allow, deny or edit")
+        call = next((call for call in session.asked_calls() if call.part == given.get("part")), None)
+        if call is None:
+            raise RefusedError("the call does not wait", expected="a call that waits for a person", session=session.id)
+        if not hmac.compare_digest(self._token(session.id, call).encode(), given.get("token", "").encode()):
+            raise RefusedError(
+                "the call is not the one that was shown", expected="the token of its ask", session=session.id
+            )
         return {"version": session.answer_call(call.message, call.call, answer, by=by)}
 
     def _token(self, session: str, call: AskedCall) -> str:

@@ -309,6 +309,26 @@ async def test_times_of_an_item_are_those_of_its_puts(engine: Engine) -> None:
     assert await store.asearch(("a",)) == []
 
 
+async def test_a_subclass_puts_and_deletes_in_asyncio_as_well(engine: Engine) -> None:
+    """What a subclass does at a put or a delete is done for those of asyncio."""
+    seen: list[str] = []
+
+    class Watching(EverdeltaStore):
+        def put(self, namespace: tuple[str, ...], key: str, *args: Any, **kwargs: Any) -> None:
+            seen.append(f"put {key}")
+            super().put(namespace, key, *args, **kwargs)
+
+        def delete(self, namespace: tuple[str, ...], key: str) -> None:
+            seen.append(f"delete {key}")
+            super().delete(namespace, key)
+
+    store = Watching(engine.open())
+    await store.aput(("a",), "k", {"n": 1})
+    assert await store.aget(("a",), "k") is not None
+    await store.adelete(("a",), "k")
+    assert seen == ["put k", "delete k"]
+
+
 @pytest.mark.parametrize("mode", ["embedded", ENCRYPTED])
 def test_deleted_items_leave_no_byte(mode: str, tmp_path: Path) -> None:
     """After a scrub no file has what was deleted or replaced."""

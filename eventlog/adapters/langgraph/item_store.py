@@ -150,6 +150,20 @@ class EverdeltaStore(BaseStore):
         """See `batch`; a cancelled caller hears of it once it is known whether it is stored."""
         return await settled(self.batch, list(ops))
 
+    async def aput(self, *args: Any, **kwargs: Any) -> None:
+        """See `put`, which is called if a subclass has its own."""
+        if type(self).put is BaseStore.put:
+            await super().aput(*args, **kwargs)
+        else:
+            await settled(self.put, *args, **kwargs)
+
+    async def adelete(self, *args: Any, **kwargs: Any) -> None:
+        """See `delete`, which is called if a subclass has its own."""
+        if type(self).delete is BaseStore.delete:
+            await super().adelete(*args, **kwargs)
+        else:
+            await settled(self.delete, *args, **kwargs)
+
     def sweep_ttl(self) -> int:
         """Remove the items whose time is over; returns how many."""
         shelf, now = self._opened(), self.store.host.clock()

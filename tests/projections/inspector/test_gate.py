@@ -220,6 +220,8 @@ def test_an_answer_names_a_person_and_the_ask_that_was_shown(store: Store) -> No
         (given | {"part": "unknown"}, own, 409),
         (given | {"session": "unknown"}, own, 404),
         (given | {"answer": "edit", "arguments": "[]"}, own, 400),
+        (given | {"answer": "perhaps", "part": "unknown"}, own, 400),
+        (given | {"reason": "long " * 250_000}, own, 413),
         ({"by": 1}, own, 400),
     ):
         assert client.post("/api/answer", json=wrong, headers=headers).status_code == status

@@ -12,8 +12,9 @@ in the byte order of this machine; of a page of at least 512 bytes:
 
     number of the page u64  |  u16  |  flags u16, 8 for a meta page  |  u32
     magic u32  |  format u32  |  u64  |  u64
-    list of free pages: size of a page u32  |  36 bytes  |  number of the root page u64
-    list of trees: 40 bytes  |  number of the root page u64, all ones for none
+    list of free pages, and then list of trees, each:
+        u32, of the first one the size of a page  |  u16  |  depth u16
+        32 bytes  |  number of the root page u64, all ones for none
     number of the last page u64  |  transaction u64: its lowest bit is the number of the meta page
 """
 
@@ -35,10 +36,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-_META = Struct("=Q2xH4x" + "II16x" + "I36xQ" + "40xQ" + "QQ")
+_META = Struct("=Q2xH4x" + "II16x" + "I2xH32xQ" + "6xH32xQ" + "QQ")
 _SIGNS = (8, 0xBEEFC0DE, 1)
 """Flags, magic and format."""
 _NONE = (1 << 64) - 1
+_DEEPEST = 32
+_SECTOR = 512
 _SIZES = tuple(1 << bits for bits in range(9, 17))
 """Possible sizes of a page."""
 _PAGE, _PLACE, _NODE, _TREE = Struct("=Q2xHH2x"), Struct("=H"), Struct("=IHH"), Struct("=32xQQ")
@@ -66,8 +69,9 @@ def meta_pages(path: Path) -> list[MetaPage]:
             content = _read(file.fileno(), _META.size, at)
             if len(content) < _META.size:
                 continue
-            page, flags, magic, form, size, free, root, last, transaction = _META.unpack(content)
+            page, flags, magic, form, size, depth, free, main_depth, root, last, transaction = _META.unpack(content)
             shaped = (page, flags, magic, form) == (number, *_SIGNS) and size in _SIZES and at in {0, size}
+            shaped = shaped and max(depth, main_depth) <= _DEEPEST
             in_turn = not transaction or transaction & 1 == number
             if shaped and in_turn and all(one == _NONE or 1 < one <= last for one in (free, root)):
                 found.append(MetaPage(transaction, size, (last + 1) * size, root))
@@ -140,13 +144,16 @@ def _walk(file: int, meta: MetaPage, root: int) -> Iterator[tuple[bytes, bytes] 
 
 
 def _read(file: int, size: int, at: int) -> bytes:
-    """Return the bytes at an offset; zeros if they cannot be read."""
+    """Return the bytes at an offset, with zeros for each sector that cannot be read."""
     try:
         return os.pread(file, size, at)
     except OSError as error:
         if error.errno != errno.EIO:
             raise
+    if size <= _SECTOR:
         return bytes(size)
+    half = size // 2
+    return _read(file, half, at) + _read(file, size - half, at + half)
 
 
 def is_whole(directory: Path) -> bool:

@@ -310,7 +310,7 @@ async def test_times_of_an_item_are_those_of_its_puts(engine: Engine) -> None:
 
 
 async def test_a_subclass_puts_and_deletes_in_asyncio_as_well(engine: Engine) -> None:
-    """What a subclass does at a put or a delete is done for those of asyncio."""
+    """A subclass with a put and a delete of its own has them in asyncio, too."""
     seen: list[str] = []
 
     class Watching(EverdeltaStore):

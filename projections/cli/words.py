@@ -123,23 +123,26 @@ OPTIONAL_SESSION = click.argument(
 _JSON = click.Option(["--json"], is_flag=True, help="Print JSON; projections/schemas has the schemas.")
 DRY_RUN = flag("--dry-run", help="Change nothing; print what would be done.")
 STORE: list[click.Parameter] = [
-    click.Option(
-        ["--store"],
-        type=PLACE,
-        metavar="PATH",
-        expose_value=False,
-        callback=_keep,
-        help="Directory of the store, or address of a PostgreSQL server, without a password "
-        "[environment: EVENTLOG_STORE; default: ~/.local/share/eventlog].",
-    ),
-    click.Option(
-        ["--key-file"],
-        type=PATH,
-        metavar="FILE",
-        expose_value=False,
-        callback=_keep,
-        help="Key file of an encrypted store, outside of its directory; a new store is encrypted with it "
-        "[environment: EVENTLOG_KEY_FILE].",
-    ),
+    click.Option([name], type=kind, metavar=metavar, expose_value=False, callback=_keep, help=help)
+    for name, kind, metavar, help in (
+        (
+            "--store",
+            PLACE,
+            "PATH",
+            (
+                "Directory of the store, or address of a PostgreSQL server, without a password "
+                "[environment: EVENTLOG_STORE; default: ~/.local/share/eventlog]."
+            ),
+        ),
+        (
+            "--key-file",
+            PATH,
+            "FILE",
+            (
+                "Key file of an encrypted store, outside of its directory; a new store is encrypted with it "
+                "[environment: EVENTLOG_KEY_FILE]."
+            ),
+        ),
+    )
 ]
 """The options that every command takes."""

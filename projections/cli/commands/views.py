@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from click import Choice, argument, option
@@ -23,13 +22,8 @@ if TYPE_CHECKING:
     from projections.view.model_view import ModelView
     from projections.view.options import Capability, RenderOptions
 
-_FORMS = {
-    "openai": ("openai", "chat_messages"),
-    "responses": ("openai_responses", "responses_request"),
-    "anthropic": ("anthropic", "anthropic_request"),
-    "ai-sdk": ("ai_sdk", "model_messages"),
-}
-"""File and function of `projections.requests` for each form of a provider."""
+_FORMS = {"openai": "openai-chat", "responses": "openai-responses", "anthropic": "anthropic", "ai-sdk": "ai-sdk"}
+"""The names of `projections.requests.forms`."""
 _AT = integer("--at", least=1, metavar="V", help="The view right after this version [default: the newest].")
 
 
@@ -112,11 +106,10 @@ def _request(view: ModelView, format: str) -> list[Any] | dict[str, Any]:
         import msgspec
 
         return [msgspec.to_builtins(message) for message in view.messages]
-    place, name = _FORMS[format]
-    made: list[Any] | dict[str, Any] = getattr(import_module(f"projections.requests.{place}"), name)(
-        view.messages, view.system
-    )
-    return made
+    from projections.requests.forms import RequestForm
+
+    body = RequestForm(_FORMS[format]).body(view.messages, view.system)
+    return body["messages"] if body.keys() == {"messages"} else body
 
 
 @command(reading_session, pages=True)

@@ -15,8 +15,9 @@ from eventlog.streams.anthropic import AnthropicReader
 from eventlog.streams.gemini import GeminiReader
 from eventlog.streams.openai_chat import ChatReader
 from eventlog.streams.openai_responses import ResponsesReader
+from eventlog.streams.reader import Reader
 from eventlog.streams.records import dump, object_of, objects_of, text_of
-from eventlog.streams.steps import Reader, Step
+from eventlog.streams.steps import Step
 from eventlog.validation import a_kind, require_function, require_or_none
 
 API: TypeAlias = Literal["openai-chat", "openai-responses", "anthropic", "gemini"]

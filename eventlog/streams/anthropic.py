@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from eventlog.streams.reader import Reader
 from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of, unused_id
-from eventlog.streams.steps import Answered, Argued, Called, Closed, Compacted, Ended, Kept, Reader, Said, Step, Used
+from eventlog.streams.steps import Answered, Argued, Called, Closed, Compacted, Ended, Kept, Said, Step, Used
 from eventlog.streams.tokens import anthropic_usage
 
 COMPACTION = "anthropic.compaction"

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from eventlog.streams.arguments_at_paths import ArgumentsAtPaths
+from eventlog.streams.reader import Reader
 from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of, unused_id
-from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, Kept, Reader, Said, Step, Used
+from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, Kept, Said, Step, Used
 from eventlog.streams.tokens import gemini_usage
 from eventlog.values import File
 

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from eventlog.errors import UnknownStreamError
+from eventlog.streams.reader import Reader
 from eventlog.streams.records import dump, is_whole, metadata_of, object_of, objects_of, text_of, unused_id
-from eventlog.streams.steps import Argued, Attached, Called, Closed, Reader, Said, Step, Used
+from eventlog.streams.steps import Argued, Attached, Called, Closed, Said, Step, Used
 from eventlog.streams.tokens import chat_usage
 from eventlog.values import File
 

@@ -11,20 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
 from eventlog.errors import StreamError
+from eventlog.streams.reader import Reader
 from eventlog.streams.records import dump, metadata_of, object_of, objects_of, text_of, unused_id
-from eventlog.streams.steps import (
-    Answered,
-    Argued,
-    Attached,
-    Called,
-    Closed,
-    Compacted,
-    Kept,
-    Reader,
-    Said,
-    Step,
-    Used,
-)
+from eventlog.streams.steps import Answered, Argued, Attached, Called, Closed, Compacted, Kept, Said, Step, Used
 from eventlog.streams.tokens import responses_usage
 from eventlog.values import File
 

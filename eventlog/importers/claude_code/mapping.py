@@ -14,6 +14,7 @@ A subclass may say where messages begin: the records of a file have branches.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -70,7 +71,7 @@ class ResultNote(NamedTuple):
 _NO_TODOS = object()
 
 
-class ClaudeCodeMapping:
+class ClaudeCodeMapping(ABC):
     """The mapping; a record is a line of a transcript.
 
     `sidechain`: it is that of a sub-agent, whose records say that they are aside of the main one.
@@ -109,9 +110,9 @@ class ClaudeCodeMapping:
         del key, place
         return ""
 
+    @abstractmethod
     def knows(self, uuid: object) -> bool:
         """Whether a record came before."""
-        raise NotImplementedError
 
     def begin(self, record: dict[str, Any], to: RecordBuilder) -> None:
         """Begin a message of a record."""
@@ -120,19 +121,20 @@ class ClaudeCodeMapping:
 
     def begin_node(self, message: str) -> None:
         """Begin the request for a compaction, or its summary."""
+        del message
 
+    @abstractmethod
     def go_back(self, record: dict[str, Any], to: RecordBuilder) -> None:
         """Go back to the branch of results, if the conversation has left it."""
-        raise NotImplementedError
 
     def early(self, record: dict[str, Any]) -> Iterable[dict[str, Any]]:
         """Return records with results that came before the calls of this one, if none hold them."""
         del record
         return ()
 
+    @abstractmethod
     def kept(self, uuids: Sequence[str], to: RecordBuilder) -> tuple[str, ...]:
         """Return the messages of the records that a compaction keeps (`kept_of`)."""
-        raise NotImplementedError
 
     # -- what is no message ----------------------------------------------------------------------
 

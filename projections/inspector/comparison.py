@@ -13,6 +13,7 @@ from projections.view.explain import SHOWING, reason_in
 from projections.view.message_rendering import MessageRenderer
 from projections.view.neutral import Call, File, Result
 from projections.view.options import DEFAULT
+from projections.view.part_rendering import file_name
 from projections.view.selection import boundary_of, carryover_of, is_hidden, shows_question
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _words(piece: NeutralPart) -> str:
         case Call():
             return piece.input
         case File():
-            return f"[{piece.mime}: {piece.filename or 'file'}]"
+            return f"[{file_name(piece.mime, piece.filename)}]"
         case _:
             return piece.text
 

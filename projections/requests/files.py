@@ -15,6 +15,7 @@ from projections.requests.servers import Rules
 from projections.requests.text import sendable
 from projections.tokens.media import image_size
 from projections.view.neutral import File
+from projections.view.part_rendering import named
 
 _BEGINNINGS = {"iVBORw0K": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 """First characters of an image's base64, and its type."""
@@ -89,7 +90,7 @@ def file_id_of(file: File) -> str | None:
 
 def placeholder(file: File) -> str:
     """Return the text in place of a file that cannot be sent."""
-    return sendable(f"[Attached {file.mime}: {file.filename or 'file'}]")
+    return sendable(named(file.mime, file.filename).text)
 
 
 def readable(file: File) -> str:

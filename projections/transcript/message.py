@@ -29,7 +29,7 @@ from projections.conversation.parts import (
     TextPart,
     ToolPart,
 )
-from projections.view.part_rendering import REDACTED, Resolver
+from projections.view.part_rendering import REDACTED, Resolver, file_name
 
 
 class TranscriptPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -242,7 +242,7 @@ def _tool(part: ToolPart, lacking: _Lacking, _resolve: Resolver) -> TranscriptPa
         pruned=part.pruned,
         open=status in {"pending", "asked", "allowed", "running"},
         arguments_pruned=part.arguments_pruned,
-        attachments=tuple(f"{file.mime}: {file.filename or 'file'}" for file in part.attachments),
+        attachments=tuple(file_name(file.mime, file.filename) for file in part.attachments),
     )
 
 

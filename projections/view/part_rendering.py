@@ -48,9 +48,14 @@ def is_media(mime: str) -> bool:
     return mime.startswith("image/") or mime == "application/pdf"
 
 
+def file_name(mime: str, filename: str | None) -> str:
+    """Return type and name of a file, as people and models are told of it."""
+    return f"{mime}: {filename or 'file'}"
+
+
 def named(mime: str, filename: str | None) -> Text:
     """Return the text that stands for a file that is not sent."""
-    return Text(f"[Attached {mime}: {filename or 'file'}]")
+    return Text(f"[Attached {file_name(mime, filename)}]")
 
 
 def _was_text(part: FilePart, beside: Iterable[Part] = ()) -> bool:

@@ -9,7 +9,7 @@ from eventlog import events as ev
 from eventlog.session.inputs import stored_kind
 from eventlog.values import File, PartKind, Text
 from projections.conversation.parts import CompactionPart, FilePart, Message, NotePart, Part, SubtaskPart, TextPart
-from projections.view.part_rendering import Resolver, is_media, text_of
+from projections.view.part_rendering import Resolver, is_media, named, text_of
 from projections.window.policy.hooks import AutoContinue, Hooks
 
 if TYPE_CHECKING:
@@ -159,5 +159,5 @@ def _again(part: Part, resolve: Resolver) -> PartKind | None:
 
 def _file(file: File) -> PartKind:
     if is_media(file.mime):
-        return Text(f"[Attached {file.mime}: {file.filename or 'file'}]", metadata=file.metadata)
+        return Text(named(file.mime, file.filename).text, metadata=file.metadata)
     return file

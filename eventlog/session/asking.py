@@ -50,6 +50,8 @@ def ask_event(
         status = state.status(facts)
     if states and status not in states:
         expected = f"a call that is {' or '.join(states)}"
+        if status == "running":
+            expected += "; `input` of `tool` starts a call: give the arguments to `ask(input=…)` instead"
         raise RefusedError(f"the call is {status}", expected=expected, session=executor.id)
     text = _streamed(reader, part, facts) if input is None else as_json(input)
     if input is None:

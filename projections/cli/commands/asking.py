@@ -15,7 +15,7 @@ from projections.cli.store_option import reading, writing_session
 from projections.cli.words import OPTIONAL_SESSION, command, flag
 
 if TYPE_CHECKING:
-    from eventlog import AskedCall, Session, Store
+    from eventlog import Session, Store
 
 _KEYS = ("message", "call", "part", "tool", "arguments", "reason", "time")
 
@@ -102,23 +102,25 @@ def answer(
 
 
 def _called(session: Session, word: str) -> tuple[str, str]:
-    """Return message and id of the call that a word names; one that waits goes before others."""
+    """Return message and id of the named call: one that waits, else the one asked last."""
     from eventlog import NotFoundError
+    from eventlog.events import CallAsked
 
     waiting = session.asked_calls()
-    found = [call for call in waiting if _is_named(call, word)]
+    found = [call for call in waiting if _is_named(call.part, call.call, word)]
     if len(found) > 1:
         listed = ", ".join(call.part for call in found)
         raise Fault(f"more than one call is named {word}: {listed}; give the part")
     if found:
         return found[0].message, found[0].call
-    try:
-        with session.reader.deciding() as state:  # answered before, or unknown
-            facts = state.part(word)
-    except NotFoundError:
-        raise NotFoundError("call that waits", word, known=[call.part for call in waiting]) from None
-    return facts.message, facts.call
+    asks = [known.event.part for known in session.events() if isinstance(known.event, CallAsked)]
+    with session.reader.deciding() as state:  # answered before, or unknown
+        for part in reversed(asks):
+            facts = state.parts.get(part)
+            if facts is not None and _is_named(part, facts.call, word):
+                return state.part(part).message, facts.call
+    raise NotFoundError("call that waits", word, known=[call.part for call in waiting])
 
 
-def _is_named(call: AskedCall, word: str) -> bool:
-    return word in {call.part, call.call} or (len(word) >= LEAST and call.part.endswith(word))
+def _is_named(part: str, call: str, word: str) -> bool:
+    return word in {part, call} or (len(word) >= LEAST and part.endswith(word))

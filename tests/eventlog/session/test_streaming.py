@@ -222,6 +222,8 @@ def test_a_call_runs_with_the_arguments_that_streamed(engine: Engine, pieces: tu
         for begun in (call, reply.tool("bash", call_id="d", input={})):
             with pytest.raises(RefusedError, match="the call is running"):
                 begun.start()
+            with pytest.raises(RefusedError, match=r"give the arguments to `ask\(input=…\)` instead"):
+                begun.ask("no undo")
 
 
 def test_a_call_does_not_run_with_half_of_its_arguments(engine: Engine) -> None:

@@ -52,8 +52,10 @@ def test_what_waits_is_listed_and_answered(cli: Cli, store: Path) -> None:
     assert cli("asked", "--json").json == {"calls": []}
     assert "answered" in cli("timeline", "ses_two").out
     assert "not today" in cli("show", "ses_two").out
-    late = cli("answer", "ses_two", "c1", "--allow")  # its id names a call only while that waits
-    assert (late.code, "no call that waits 'c1'" in late.err) == (Exit.MISSING, True)
+    for name in ("c1", "ses_two", "prt_ses_two"):  # the one asked last is meant, once none waits
+        late = cli("answer", "ses_two", name, "--allow")
+        assert (late.code, "answered with deny" in late.err) == (Exit.USAGE, True)
+        assert cli("answer", "ses_two", name, "--deny", "--reason", "not today").code == Exit.OK
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,8 @@ def _asked(reader: SessionReader) -> tuple[str | None, str | None]:
     if found.state in _GO_ON:
         return newest, None
     with reader.deciding() as state:
-        replies = [state.messages[reply].changes[-1] >> CODE_BITS for reply in found.replies if reply in state.messages]
+        ends = [state.messages[reply].changes[-1:] for reply in found.replies if reply in state.messages]
+        replies = [change >> CODE_BITS for newest_change in ends for change in newest_change]  # none of an open one
         stops = [version for version, kind in state.interrupts if kind == "requested"]
     ended = max([*replies, *(stops if found.state == "stopped" else ())], default=0)
     goes_on = found.state in {"done", "withdrawn"} or queued[-1][0] > ended

@@ -442,3 +442,25 @@ def test_a_turn_without_a_text_needs_a_question(store: Store) -> None:
             assert turn.mine
 
     asyncio.run(ask())
+
+
+@pytest.mark.parametrize("is_queued_first", [True, False], ids=["queued, stopped", "stopped, queued"])
+def test_a_fork_of_half_an_answer_is_stopped_and_goes_on(engine: Engine, *, is_queued_first: bool) -> None:
+    """A stop ends what was open when the fork was made; a later queued question comes next."""
+    with engine.open() as store:
+        session = store.create_session()
+        session.user("start")
+        with session.assistant() as reply:
+            reply.stream_text().append("half an ans")
+            session.flush()
+            fork = session.fork()
+        if not is_queued_first:
+            fork.interrupt()
+        queued = fork.user("afterwards", delivery="queue")
+        if is_queued_first:
+            fork.interrupt()
+        assert [info.id for info in store.unfinished()] == [fork.id]
+        with fork.turn() as turn:
+            assert (turn.message == queued, turn.state) == (
+                (False, "stopped") if is_queued_first else (True, "resumed")
+            )

@@ -22,7 +22,7 @@ from projections import (
     Stop,
     Transcript,
 )
-from projections.loop import PendingCall, Step
+from projections.loop import PendingCall, Step, task_tool
 from projections.view.neutral import Call, NeutralMessage, Result
 from projections.view.options import preset
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
@@ -283,6 +283,22 @@ def test_a_task_waits_with_its_sub_session(engine: Engine, answer: Any) -> None:
         assert len(child.ran) == (1 if isinstance(answer, Deny) else 2)
         assert "all done" in agent.results[-1][0]
         assert store.unfinished() == []
+
+
+def test_a_task_goes_on_whatever_became_of_its_schema(engine: Engine) -> None:
+    """A `task` waits for calls of its sub-session: another schema of `task` asks nobody again."""
+    with engine.open() as store:
+        session, agent = _family(store)
+        agent.tools = [task_tool("chat")]
+        assert agent.turn(session) == "asked"
+        (task,) = session.asked_calls()
+        assert task.session is not None
+        below = store.session(task.session)
+        (asked,) = below.asked_calls()
+        below.answer_call(asked.message, asked.call, Allow(), by="ann")
+        agent.tools = [task_tool("anthropic", {"general": "Does it.", "tester": "Tests it."})]
+        assert agent.turn(session) == "done"
+        assert session.asked_calls() == []
 
 
 def test_a_denied_task_stops_its_sub_session(engine: Engine) -> None:

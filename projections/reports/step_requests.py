@@ -149,7 +149,9 @@ class StepRequests:
         if self._assembly is None or state is not before or options != self._options:
             self._assembly = Assembly(state, options, self._session.text)
             self._options = options
-        return next((part for part in sorted(self.history.redacted) if part in state.where), "")
+        carried = [found.carried for found in state.compactions.values() if found.carried is not None]
+        pinned = {pin.part for one in carried for pin in one.pins}
+        return next((part for part in sorted(self.history.redacted) if part in state.where or part in pinned), "")
 
     def rebuilt(self, step: RecordedStep, rendered: RenderRecord) -> StepRequest:
         """Return the request of a step whose view was sought; `DamagedError` for a bad record."""

@@ -89,6 +89,7 @@ _OF_PARTS: dict[type, dict[str, Any]] = {
     ev.CallAsked: {"input": "{}", "reason": "", "salt": b"", "schema": b"", "digest": b""},
     ev.CallAnswered: {"reason": "", "digest": b""},
     ev.MediaReplaced: {"name": "", "reason": ""},
+    ev.SessionRenamed: {"title": ""},
 }
 """The fields with content of the events of a part, and what they are without it."""
 _BLANKS: dict[type, dict[str, Any]] = _OF_PARTS | {

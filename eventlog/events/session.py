@@ -67,6 +67,8 @@ class SessionRenamed(Base, frozen=True, array_like=True, tag="sr"):
     """The session has a new title."""
 
     title: str
+    part: str | None = None
+    """The part that the title quotes: redacted, it takes the title along."""
 
 
 class SessionArchived(Base, frozen=True, array_like=True, tag="sa"):

@@ -1,5 +1,6 @@
 """Redact a part in the session that made it, and search for its text elsewhere.
 
+A title that quotes the part goes with it: an importer's, of the first prompt, and any other.
 All forks of that session see the redaction: every view of every version shows a marker instead of
 the part. The bytes stay until `Store.scrub` (`maintenance/scrub.py`). The search looks for the
 whole texts and for their longer lines; it does not find a summary in other words.
@@ -22,7 +23,7 @@ from eventlog.errors import DataError, ErasedError, NotFoundError
 from eventlog.history.ancestry import stream_spans
 from eventlog.history.catalog import entry_of
 from eventlog.history.relatives import heirs_of, recorders_of
-from eventlog.values import Body
+from eventlog.values import Body, Text
 
 if TYPE_CHECKING:
     from eventlog.session.executor import Executor
@@ -89,11 +90,21 @@ def _record(registry: SessionRegistry, session: str, part: str, reason: str) -> 
         with executor.reader.deciding() as state:
             if not state.has_part(part):
                 return False
-        executor.command([ev.PartRedacted(part, reason)])
+        title = executor.reader.info.title.removesuffix("…")
+        is_quoted = bool(title) and title in _beginning(registry, executor, part)
+        executor.command([ev.PartRedacted(part, reason), *([ev.SessionRenamed("")] if is_quoted else ())])
         executor.host.kept.forget(session)
     except ErasedError:
         return False
     return True
+
+
+def _beginning(registry: SessionRegistry, executor: Executor, part: str) -> str:
+    """The text that a part began with, "" if it streamed or is none."""
+    begun = executor.reader.find(part)
+    (found,) = executor.reader.events(begun - 1, begun)
+    kind = found.event.kind if isinstance(found.event, ev.PartStarted) else None
+    return _readable(registry, executor.id, kind.text) if isinstance(kind, Text) else ""
 
 
 def _occurrences(registry: SessionRegistry, owner: str, part: str) -> Iterator[Occurrence]:

@@ -164,9 +164,9 @@ def batches() -> dict[str, bytes]:
 
 
 DIGESTS: dict[str, str] = {
-    "schema-1-events.msgpack": "d1357ee0a19a9506a945b0ecce413300df424e2349f4b649b210e564508435a6",
+    "schema-1-events.msgpack": "293d7f58c0ccb0609fd38d9f85db670a620c06fad2e4a4703076e4b6837f863a",
     "schema-1-run.msgpack": "aebb51252476873c46b9dd399d3ece8939e20e21e189deb1ec370e90a9bbc6f6",
-    "schema-1-escaped.msgpack": "4d09fe601bb14e264d07703112ad18472c2087056bb3d903720aac955964affb",
+    "schema-1-escaped.msgpack": "56202fe041cb68f2ba7a9a0fbdfc6a08d24fc2ed4247fdc3e7547b8e6c830409",
 }
 """SHA-256 of every golden file, so that a file cannot be written anew by accident."""
 

@@ -293,13 +293,11 @@ class ClaudeCodeMapping(ABC):
 
 def _say(added_: ev.UserMessageAdded, parts: list[UserPart | None], title: str, kind: str, to: RecordBuilder) -> None:
     """Add a user message of a `kind`; its `title` is the session's if that has none."""
-    if not to.conversation.title_now():
-        to.conversation.rename(to.time, title)
     for number, part in enumerate(parts):
         if part is None:
             to.skip(f"content block {number} of a {kind} is not text, image or document")
     to.begun = True
-    to.conversation.user(to.time, added_, parts)
+    to.conversation.user(to.time, added_, parts, title)
 
 
 def _clear(found: object, to: RecordBuilder) -> None:

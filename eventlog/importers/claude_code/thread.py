@@ -170,9 +170,9 @@ class Thread(Conversation):
 
     # -- messages ------------------------------------------------------------------------------
 
-    def user(self, time: int, event: ev.UserMessageAdded, parts: Iterable[UserPart | None]) -> None:
+    def user(self, time: int, event: ev.UserMessageAdded, parts: Iterable[UserPart | None], title: str = "") -> None:
         """Add a user message; its node has begun."""
-        super().user(time, event, parts)
+        super().user(time, event, parts, title)
         self._name(event.message)
 
     def summary(

@@ -167,18 +167,18 @@ class Rollout(RecordBuilder):
         said, strange = items.user_parts(content, self.batch, synthetic=synthetic)
         if strange:
             self.skip(f"{strange} blocks of a user message that are neither text nor a file")
+        title = ""
         if not synthetic:
             self.prompts.append(self.conversation.version)
-            if not self.conversation.title and not self.titled:
-                self.conversation.rename(self.time, prompt_of(items.texts_of(content)))
-        self.say(self.fresh([id]), said, synthetic=synthetic, agent=agent)
+            title = "" if self.titled else prompt_of(items.texts_of(content))
+        self.say(self.fresh([id]), said, title, synthetic=synthetic, agent=agent)
 
-    def say(self, message: str, said: list[UserPart], *, synthetic: bool, agent: str = "") -> None:
-        """Add a user message of these parts."""
+    def say(self, message: str, said: list[UserPart], title: str = "", *, synthetic: bool, agent: str = "") -> None:
+        """Add a user message of these parts; `title` is the session's if that has none."""
         texts = tuple([part.held for part in said if part.field == "text"])
         self.told[hash(texts)] = message
         added_ = ev.UserMessageAdded(message, agent, self.model, self.effort, synthetic=synthetic)
-        self.conversation.user(self.time, added_, said)
+        self.conversation.user(self.time, added_, said, title)
         self.ended = False
 
     def opened(self, id: str = "") -> OpenAnswer:
@@ -252,10 +252,9 @@ class Rollout(RecordBuilder):
                 own = not injected(event.text)
                 if own:
                     self.prompts.append(self.conversation.version)
-                    self.conversation.rename(event.time, self.conversation.title or prompt_of([event.text]))
                 content = [{"type": "input_image", "image_url": url} for url in event.images]
                 said, _ = items.user_parts([event.text or None, *content], self.batch, synthetic=not own)
-                self.say(f"line-{event.line}", said, synthetic=not own)
+                self.say(f"line-{event.line}", said, prompt_of([event.text]), synthetic=not own)
                 continue
             self.opened()
             if event.kind == "assistant":

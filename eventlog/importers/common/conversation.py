@@ -94,11 +94,11 @@ class Conversation:
         batch, self.batch = self.batch, ImportBatch(self.session)
         return batch
 
-    def rename(self, time: int, title: str) -> None:
-        """Set the session's title, if it is a new one."""
+    def rename(self, time: int, title: str, part: str | None = None) -> None:
+        """Set the session's title, if it is a new one; `part` is the part that it quotes."""
         if title and title != self.title_now():
             self.title = title
-            self.add(time, ev.SessionRenamed(title))
+            self.add(time, ev.SessionRenamed(title, part))
 
     def title_now(self) -> str:
         """Return the session's title."""
@@ -165,8 +165,11 @@ class Conversation:
 
     # -- messages ------------------------------------------------------------------------------
 
-    def user(self, time: int, event: ev.UserMessageAdded, parts: Iterable[UserPart | None]) -> None:
-        """Add a user message of these parts; None takes a part's number and adds nothing."""
+    def user(self, time: int, event: ev.UserMessageAdded, parts: Iterable[UserPart | None], title: str = "") -> None:
+        """Add a user message of these parts; None takes a part's number and adds nothing.
+
+        `title`, the beginning of a text of it, is the session's if that has none.
+        """
         self.supersede()
         self.add(time, event)
         self.last_user = event.message
@@ -176,8 +179,11 @@ class Conversation:
                 continue
             if part.held:
                 self.remainder.move(part.held, part.field)
-            self.add(time, ev.PartStarted(event.message, own_id(event.message, str(number)), part.kind))
+            name = own_id(event.message, str(number))
+            self.add(time, ev.PartStarted(event.message, name, part.kind))
             self.report.parts += 1
+            if title and not self.title_now() and title.removesuffix("…") in part.held:
+                self.rename(time, title, name)
 
     def answer(self, time: int, event: ev.AssistantMessageStarted) -> OpenAnswer:
         """Begin an assistant message; the one before it is over."""

@@ -20,7 +20,7 @@ from eventlog import events as ev
 from eventlog.importers.common.builder import RecordBuilder, RecordMapping
 from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import UserPart
-from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object, milliseconds, title_of
 from eventlog.importers.common.message_lists import ListedConversation
 from eventlog.importers.common.record_index import RecordIndex
@@ -58,8 +58,8 @@ class ConversationReader(RecordBuilder):
         self.ids: RecordIndex = RecordIndex()
         self.tree: RecordTree = RecordTree(self.conversation)
         self._snapshot = found.snapshot
-        self.title: str = ""
-        """Beginning of the first prompt."""
+        self.title: ev.SessionRenamed | None = None
+        """Beginning of the first prompt, as a title."""
 
     def begin(self, found: ListedConversation) -> None:
         """Keep what stands around the messages, and set what it says; a snapshot is kept later."""
@@ -73,11 +73,12 @@ class ConversationReader(RecordBuilder):
         """Add a user message as `RecordBuilder.user` does; the first names the session."""
         message = super().user(said, synthetic=synthetic, **more)
         if not (self._titled or synthetic):
-            first = said if isinstance(said, str) else next((_text(one) for one in said if _text(one).strip()), "")
-            self.title = title_of(first) if first.strip() else ""
-            self._titled = bool(self.title)
-            if not self._snapshot:
-                self.conversation.rename(self.time, self.title)
+            texts = enumerate([said] if isinstance(said, str) else map(_text, said))
+            number, first = next((found for found in texts if found[1].strip()), (0, ""))
+            if first:
+                self._titled, self.title = True, ev.SessionRenamed(title_of(first), own_id(message, str(number)))
+                if not self._snapshot:
+                    self.conversation.rename(self.time, self.title.title, self.title.part)
         return message
 
     def stand_behind(self, node: str, parent: str) -> None:
@@ -98,10 +99,10 @@ class ConversationReader(RecordBuilder):
         batch = self.conversation.pop_batch()
         if found.snapshot:
             time = max(self.time, time_of({"timestamp": found.updated}) or 0)
-            title = text_of((found.head or {}).get("title")) or self.title
-            renamed: list[ev.Event] = [ev.SessionRenamed(title)] if title else []
+            title = text_of((found.head or {}).get("title"))
+            renamed = ev.SessionRenamed(title) if title else self.title
             kept = ev.ForeignKept(AROUND, batch.content(dump([found.member, found.around], plain=False)))
-            batch.snapshot = [(time, event) for event in (*renamed, kept)]
+            batch.snapshot = [(time, event) for event in (renamed, kept) if event is not None]
         return batch
 
     def settings(self, around: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ Post = Callable[..., Awaitable[list[dict[str, Any]]]]
 
 @asynccontextmanager
 async def served(path: Path, wait: float) -> AsyncIterator[tuple[Post, Store]]:
-    """The page's program on a store, with another `wait`; posting a question gives its answer's chunks."""
+    """The page's program on a store, with another `wait`; a posted question gives its chunks."""
     names: dict[str, Any] = {}
     exec(example("answer_response(").code.replace("wait=60", f"wait={wait}"), names)  # noqa: S102  # of a page
     names["PATH"] = str(path)
@@ -48,7 +48,7 @@ async def test_a_question_of_a_second_page_is_answered_however_long_the_first_ta
     """A question whose own task has given up waiting is taken by the task before it."""
     words = " ".join(f"word{number}" for number in range(40))
     async with served(tmp_path / "store", 0.2) as (post, store):
-        first = asyncio.create_task(post("q1", words))
+        first = asyncio.ensure_future(post("q1", words))
         await asyncio.sleep(0.8)
         chunks = await asyncio.wait_for(post("q2", "and you?"), 30)
         assert chunks[-1]["type"] == "finish"
@@ -58,7 +58,7 @@ async def test_a_question_of_a_second_page_is_answered_however_long_the_first_ta
 
 
 async def test_a_question_is_answered_again(tmp_path: Path) -> None:
-    """`regenerate` of AI SDK posts the question that was answered: another answer replaces the first."""
+    """`regenerate` of AI SDK posts the answered question: another answer replaces the first."""
     async with served(tmp_path / "store", 5) as (post, store):
         first = await post("q1", "hello")
         assert (await post("q1", "hello"))[0] == first[0]  # a repeated request

@@ -286,7 +286,7 @@ def test_a_task_waits_with_its_sub_session(engine: Engine, answer: Any) -> None:
 
 
 def test_a_task_goes_on_whatever_became_of_its_schema(engine: Engine) -> None:
-    """A `task` waits for calls of its sub-session: another schema of `task` asks nobody again."""
+    """A `task` that waited for its sub-session is not asked again under another schema."""
     with engine.open() as store:
         session, agent = _family(store)
         agent.tools = [task_tool("chat")]

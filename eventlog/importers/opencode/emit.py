@@ -191,8 +191,8 @@ def _usage(maker: _Maker, event: ev.UsageRecorded) -> None:
     usage = usage_record(event.usage)
     if event.step is not None:
         maker.parts[event.step].update(usage)
-    maker.info["tokens"] = tokens_record(event.usage.tokens)
-    maker.info["cost"] += usage.get("cost", 0)
+    maker.info["tokens"] = usage["tokens"]
+    maker.info["cost"] += usage["cost"]
 
 
 # -- parts -------------------------------------------------------------------------------------

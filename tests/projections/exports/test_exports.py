@@ -33,6 +33,7 @@ from eventlog.values import (
 )
 from projections.exports.markdown import markdown_blocks
 from projections.exports.opencode import opencode_export, opencode_pieces
+from projections.reports.usage import total, usage_by_model
 from projections.transcript.transcript import Transcript
 from tests.support.export_sessions import jsonl, put, read, stored, talk
 from tests.support.history_strategies import histories
@@ -80,6 +81,10 @@ def test_recorded_sessions_become_documents_that_opencode_takes() -> None:
                 assert document_faults(document) == [], name
                 count += len(document["messages"])
                 assert read(other, b"".join(opencode_pieces(store.session(name)))).skipped == []
+                if path.suffix == ".sse":  # no branch, whose usage would be left out
+                    pair = (other.session(document["info"]["id"]), store.session(name))
+                    used, had = (total(usage_by_model(each.reader.spans())) for each in pair)
+                    assert (used.tokens, used.cost) == (had.tokens, had.cost), name
     assert count > 500
 
 
@@ -158,6 +163,21 @@ def test_the_usage_of_an_open_message_comes_back(store: Store, other: Store) -> 
     import_file(other, io.BytesIO(json.dumps(document).encode()))
     (info,) = other.sessions()
     assert (info.tokens, info.spent) == (session.info.tokens, session.info.spent) == (14, Decimal("0.5"))
+
+
+@pytest.mark.parametrize("cost", [None, Decimal("0.5")])
+@pytest.mark.parametrize("thought", [0, 3, 9, 12])
+def test_usage_with_reasoning_comes_back(store: Store, other: Store, thought: int, cost: Decimal | None) -> None:
+    """A usage has its sums, an unknown cost stays unknown, reasoning is at most the output."""
+    session = store.create_session(id="ses_used")
+    session.user("hello")
+    with session.assistant("acme/one") as reply:
+        reply.stream_text().append("so")
+        reply.finish("stop", usage=Usage(Tokens(7, 9, thought, cache_read=5), cost))
+    assert opencode_export(session)["messages"][-1]["info"]["tokens"]["output"] == 9 - min(thought, 9)
+    import_file(other, io.BytesIO(b"".join(opencode_pieces(session))))
+    used, had = (total(usage_by_model(each.reader.spans())) for each in (other.session("ses_used"), session))
+    assert used == msgspec.structs.replace(had, reasoning=min(thought, 9))
 
 
 def test_an_import_that_went_on_natively_keeps_its_fields(store: Store) -> None:

@@ -237,6 +237,6 @@ def _begun(store: Store, batch: JsonlAppend, targets: dict[str, Target], report:
 
 
 def _comparable(time: int, event: ev.Event) -> tuple[int, ev.Event]:
-    """Return the time and the event, whatever scope an import gave to the session."""
+    """Return the time and the event, without the scope that an import may replace."""
     event = portable(event)
     return time, replace(event, scope="") if isinstance(event, _BEGINNINGS) else event

@@ -301,7 +301,7 @@ def _newest(snapshots: list[Recorded]) -> int:
 
 
 def require_scope(store: Store, names: Iterable[str], scope: str | None) -> None:
-    """Raise `ArgumentValueError` if one of these sessions has another scope than the one given."""
+    """Raise `ArgumentValueError` if one of these sessions has another scope."""
     for info in map(store.info, () if scope is None else names):
         if info.scope != scope:
             raise ArgumentValueError(

@@ -1,4 +1,4 @@
-"""Imported sessions belong to the scope that the import gives them, and never to a second one."""
+"""Imported sessions have the scope that the import gives them, and never a second one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_all_sessions_of_a_file_have_its_scope(store: Store, path: Path) -> None
 @pytest.mark.parametrize("grown", [False, True], ids=["unchanged, with a receipt", "grown"])
 @pytest.mark.parametrize("first", ["acme", None])
 def test_a_second_scope_is_an_error(store: Store, path: Path, first: str | None, *, grown: bool) -> None:
-    """A session keeps its first scope: another one is refused, none goes on with the session."""
+    """A session keeps its first scope: another one is refused, none goes on with it."""
     import_file(store, path, scope=first)
     write(path, [*branched(), MORE] if grown else branched())
     before = [(info.id, info.version) for info in store.sessions()]
@@ -78,7 +78,7 @@ def test_followed_files_have_the_scope(store: Store, path: Path) -> None:
 
 
 def test_event_jsonl_gets_the_scope_in_place_of_its_own(store: Store, path: Path, tmp_path: Path) -> None:
-    """The lossless form brings a scope; the import's replaces it, and imports again add nothing."""
+    """The lossless form brings a scope; the import's replaces it; imports again add nothing."""
     import_file(store, path, scope="acme")
     lines = tmp_path / "events.jsonl"
     lines.write_bytes(b"".join(jsonl_lines(store.session("s"), tree=True)))

@@ -144,7 +144,7 @@ def test_import_of_standard_input(tmp_path: Path) -> None:
 
 
 def test_the_command_line_gives_a_scope(cli: Cli, tmp_path: Path) -> None:
-    """`import --scope` gives sessions their scope, for `sessions --scope`; another is refused."""
+    """`import --scope` gives sessions their scope; another one is refused later."""
     path = write(tmp_path / "s.jsonl", branched())
     assert cli("import", path, "--scope", "acme").code == 0
     assert len(cli("sessions", "--scope", "acme", "--json").json["sessions"]) == 2

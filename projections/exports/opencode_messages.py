@@ -15,7 +15,7 @@ from eventlog import events as ev
 from eventlog.importers.common.json_lines import is_object
 from eventlog.importers.opencode.emit import Timed, message_of
 from eventlog.importers.opencode.values import ERRORS, Record, model_record, tokens_record
-from eventlog.values import Model, Reasoning
+from eventlog.values import Model, Reasoning, Tokens
 from projections.reports.usage import UsageTotals
 from projections.view.part_rendering import REDACTED, Resolver
 
@@ -132,8 +132,9 @@ def _add_usage(record: Record, used: list[ev.UsageRecorded]) -> None:
         steps[step] = steps.pop(step, UsageTotals())  # moves to the end
         steps[step].add(event)
     for name, part in finished.items():
-        spent = steps.get(name, UsageTotals())
-        part.update(tokens=tokens_record(spent.tokens), cost=float(spent.cost))
+        spent = steps.get(name)
+        tokens, cost = (Tokens(), 0) if spent is None else (spent.tokens, spent.cost)
+        part.update(tokens=tokens_record(tokens), cost=float(cost))
     if steps:
         record["info"]["tokens"] = tokens_record([*steps.values()][-1].tokens)
         record["info"]["cost"] = float(sum(spent.cost for spent in steps.values()))

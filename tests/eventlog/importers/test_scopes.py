@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -54,8 +53,7 @@ def test_a_second_scope_is_an_error(store: Store, path: Path, first: str | None,
     before = [(info.id, info.version) for info in store.sessions()]
     with pytest.raises(ArgumentValueError, match="never changes"):
         import_file(store, path, scope="other")
-    with closing(follow(store, [path], scope="other")) as found:
-        refused = next(found)
+    refused = next(follow(store, [path], scope="other"))
     assert refused is not None
     assert isinstance(refused.error, ArgumentValueError)
     assert [(info.id, info.version) for info in store.sessions()] == before
@@ -68,11 +66,10 @@ def test_followed_files_have_the_scope(store: Store, path: Path) -> None:
     _, export = next(iter(scenarios()[0].exports()))
     whole = path.with_name("export.json")
     whole.write_text(json.dumps(export))
-    with closing(follow(store, [path, whole], scope="acme")) as found:
-        for one in found:
-            if one is None:
-                break
-            assert one.error is None
+    for one in follow(store, [path, whole], scope="acme"):
+        if one is None:
+            break
+        assert one.error is None
     assert len(list(store.sessions())) == 3
     assert scopes(store) == {"acme"}
 

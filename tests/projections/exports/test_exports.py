@@ -23,6 +23,7 @@ from eventlog.values import (
     File,
     MessageError,
     Model,
+    Opaque,
     PartKind,
     Reasoning,
     Source,
@@ -178,6 +179,28 @@ def test_usage_with_reasoning_comes_back(store: Store, other: Store, thought: in
     import_file(other, io.BytesIO(b"".join(opencode_pieces(session))))
     used, had = (total(usage_by_model(each.reader.spans())) for each in (other.session("ses_used"), session))
     assert used == msgspec.structs.replace(had, reasoning=min(thought, 9))
+
+
+@pytest.mark.parametrize("summary", [None, "They asked for notes."])
+def test_a_compaction_of_the_provider_is_said(store: Store, other: Store, summary: str | None) -> None:
+    """A document names such a compaction, with a summary that can be read; no model gets it."""
+    session = store.create_session(id="ses_c")
+    session.user("hello")
+    items = (
+        ev.AssistantMessageStarted("msg_a", model=Model("p", "m")),
+        ev.StepStarted("msg_a", "prt_s"),
+        ev.PartStarted("msg_a", "prt_o", Opaque("openai.compaction", '{"encrypted_content":"x"}', "p", text=summary)),
+        ev.StepFinished("msg_a", "prt_z", "stop"),
+        ev.MessageFinished("msg_a", "stop"),
+    )
+    session.append([(1_000, item) for item in items])
+    document = opencode_export(session)
+    assert document_faults(document) == []
+    (said,) = [part for part in document["messages"][-1]["parts"] if part["type"] == "text"]
+    assert said["text"].endswith("(openai.compaction)" if summary is None else f": {summary}")
+    assert (said["synthetic"], said["ignored"]) == (True, True)
+    import_file(other, io.BytesIO(b"".join(opencode_pieces(session))))
+    assert opencode_export(other.session("ses_c")) == document
 
 
 def test_an_import_that_went_on_natively_keeps_its_fields(store: Store) -> None:

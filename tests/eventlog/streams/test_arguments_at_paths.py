@@ -165,8 +165,8 @@ def test_pieces_without_a_value_begin_and_end_a_text() -> None:
 
 
 def test_a_signature_of_a_later_chunk_is_of_the_call() -> None:
-    """Whichever chunk of a call that streams has the signature, the call keeps it."""
-    last = {"functionCall": {}, "thoughtSignature": "signed"}
+    """A call that streams keeps a signature that comes with a later chunk."""
+    last: Chunk = {"functionCall": {}, "thoughtSignature": "signed"}
     reader = GeminiReader()
     steps = [step for one in (BEGUN, *PIECES) for step in reader.take(one)]
     steps += reader.take({"candidates": [{"content": {"parts": [last]}}]})

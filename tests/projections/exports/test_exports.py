@@ -169,7 +169,7 @@ def test_the_usage_of_an_open_message_comes_back(store: Store, other: Store) -> 
 @pytest.mark.parametrize("cost", [None, Decimal("0.5")])
 @pytest.mark.parametrize("thought", [0, 3, 9, 12])
 def test_usage_with_reasoning_comes_back(store: Store, other: Store, thought: int, cost: Decimal | None) -> None:
-    """A usage has its sums, an unknown cost stays unknown, reasoning is at most the output."""
+    """A usage keeps its sums, unknown costs, and reasoning up to the output."""
     session = store.create_session(id="ses_used")
     session.user("hello")
     with session.assistant("acme/one") as reply:
@@ -183,7 +183,7 @@ def test_usage_with_reasoning_comes_back(store: Store, other: Store, thought: in
 
 @pytest.mark.parametrize("summary", [None, "They asked for notes."])
 def test_a_compaction_of_the_provider_is_said(store: Store, other: Store, summary: str | None) -> None:
-    """A document names such a compaction, with a summary that can be read; no model gets it."""
+    """A document names such a compaction, with its readable summary; no model gets it."""
     session = store.create_session(id="ses_c")
     session.user("hello")
     items = (

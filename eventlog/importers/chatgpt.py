@@ -112,9 +112,11 @@ def _result(to: RecordBuilder, record: dict[str, Any], message: dict[str, Any], 
     parts = _parts(to, content)
     texts = [part.held for part in parts if isinstance(part.kind, Text)]
     files = tuple(Attachment(part.kind.mime, part.kind.url) for part in parts if isinstance(part.kind, File))
-    failed = content.get("content_type") == "system_error"
-    files = () if failed else files
-    if not to.result(call, "\n".join(texts), failed=failed, attachments=files, held=len(texts) == 1):
+    status = text_of(object_of(object_of(message.get("metadata")).get("aggregate_result")).get("status"))
+    stopped = status == "cancelled"
+    failed = stopped or status.startswith("failed") or content.get("content_type") == "system_error"
+    files, text = () if failed else files, "\n".join(texts)
+    if not to.result(call, text, failed=failed, interrupted=stopped, attachments=files, held=len(texts) == 1):
         to.skip("a tool's message for no open call: kept, but not as a result")
 
 

@@ -20,6 +20,7 @@ from eventlog.errors.base import brief
 from eventlog.importers import receipts
 from eventlog.importers.common.importer import GrowingImporter, Report
 from eventlog.importers.common.json_lines import read_beginning
+from eventlog.importers.common.target import require_scope
 from eventlog.importers.formats import FORMATS, detect_in
 from eventlog.importers.growing_file import GrowingFile
 from eventlog.importers.one_file import import_file
@@ -47,14 +48,18 @@ class FollowedFile(NamedTuple):
 
 
 def follow(
-    store: Store, paths: Sequence[str | os.PathLike[str] | Folder], *, format: str | None = None
+    store: Store,
+    paths: Sequence[str | os.PathLike[str] | Folder],
+    *,
+    format: str | None = None,
+    scope: str | None = None,
 ) -> Iterator[FollowedFile | None]:
     """Import files now, and their news whenever they change, without an end.
 
     `paths` are files, which need not exist yet, and folders, whose files are followed, new ones
-    too. `format` is as in `import_file`. Yields each file after its first import, then after each
-    import that found a change, and None when all that changed is imported. The file's report
-    counts the events and lists the skipped records that are new since the report before.
+    too. `format` and `scope` are as in `import_file`. Yields each file after its first import, then
+    after each import that found a change, and None when all that changed is imported. The file's
+    report counts the events and lists the skipped records that are new since the report before.
 
     Any number of programs may follow the same files. A file that is replaced, truncated or changed
     is compared from its beginning. A line that is not whole is imported when it is, or when the
@@ -64,9 +69,10 @@ def follow(
     """
     require(Store, store, "a store is a Store")
     require_or_none(str, format, "a format is named by a str")
+    require_or_none(str, scope, "a scope is a str")
     if format is not None and format not in FORMATS:
         raise ImportFormatError(f"{brief(format)} is no format that can be imported (known: {', '.join(FORMATS)})")
-    follower = _Follower(store, format)
+    follower = _Follower(store, format, scope)
     with closing(WatchedFiles(paths)) as watched:
         while True:
             for path in watched.due():
@@ -107,9 +113,10 @@ class _Known:
 class _Follower:
     """State of the files that are followed."""
 
-    def __init__(self, store: Store, format: str | None) -> None:
+    def __init__(self, store: Store, format: str | None, scope: str | None) -> None:
         self._store = store
         self._format = format
+        self._scope = scope
         self._known: dict[str, _Known] = {}
         self._growing: dict[str, GrowingFile] = {}
 
@@ -127,6 +134,7 @@ class _Follower:
             self._known[path] = known = _Known(stamp, begun)
             report = receipts.find(self._store.log, path, stamp, self._format)
             if report is not None:
+                require_scope(self._store, report.sessions, self._scope)
                 return report
         elif monotonic() < known.again or (known.stamp == stamp and known.settled):
             return None
@@ -181,12 +189,12 @@ class _Follower:
         report = Report(path, detect_in(file, start, path) if self._format is None else self._format)
         importer = FORMATS[report.format]
         reader = importer.growing(start, path, report) if isinstance(importer, GrowingImporter) else None
-        return None if reader is None else GrowingFile(self._store, reader, report)
+        return None if reader is None else GrowingFile(self._store, reader, report, self._scope)
 
     def _whole(self, path: str, known: _Known) -> Report:
         begun = monotonic()
         try:
-            return import_file(self._store, path, format=self._format)
+            return import_file(self._store, path, format=self._format, scope=self._scope)
         finally:
             now = monotonic()
             known.again = now + SHARE * (now - begun)

@@ -29,11 +29,14 @@ PIECE = 1 << 16
 class GrowingFile:
     """One file while it is followed; after an error it is of no use."""
 
-    def __init__(self, store: Store, reader: RecordReader, report: Report) -> None:
-        """Begin at the beginning of a file; `reader` and `report` are those of its format."""
+    def __init__(self, store: Store, reader: RecordReader, report: Report, scope: str | None) -> None:
+        """Begin at the beginning of a file; `reader` and `report` are those of its format.
+
+        `scope` is as in `import_file`.
+        """
         self._reader = reader
         self._report = report
-        self._sessions = Reconciliation(store, report)
+        self._sessions = Reconciliation(store, report, scope)
         self._stamp: FileStamp | None = None
         """The file when it was read last."""
         self.read: int = 0

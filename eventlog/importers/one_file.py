@@ -20,13 +20,13 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.append.backoff import Backoff
-from eventlog.errors import CallError, ConflictError, ImportFormatError, NotFoundError
+from eventlog.errors import ArgumentValueError, CallError, ConflictError, ImportFormatError, NotFoundError
 from eventlog.errors.base import brief
 from eventlog.importers import receipts
 from eventlog.importers.common.candidate import BEGINNING, Place
 from eventlog.importers.common.importer import ImportBatch, Report
 from eventlog.importers.common.json_lines import read_beginning
-from eventlog.importers.common.target import Target
+from eventlog.importers.common.target import Target, require_scope
 from eventlog.importers.event_jsonl.reader import EventJsonl, JsonlAppend
 from eventlog.importers.formats import FORMATS, detect_in
 from eventlog.importers.opencode.database import OpenCodeDatabase, OpenCodeStorage
@@ -45,6 +45,7 @@ _DOCUMENTS = (EventJsonl.name, OpenCodeImporter.name, OpenCodeDatabase.name, Ope
 """Formats that state themselves that a session is empty."""
 _FRAME = (ev.SessionStarted, ev.SessionForked, ev.SessionRenamed, ev.MetadataSet, ev.ForeignKept)
 """Events of a session without content."""
+_BEGINNINGS = (ev.SessionStarted, ev.SessionForked)
 
 Progress = Callable[[int, int | None], None]
 
@@ -54,12 +55,15 @@ def import_file(
     path: str | os.PathLike[str] | BinaryIO,
     *,
     format: str | None = None,
+    scope: str | None = None,
     on_progress: Progress | None = None,
 ) -> Report:
     """Import a file, or an open binary file that can seek; stored events are not added again.
 
-    `format` is one of `FORMATS`; it is told from the file's beginning by default. `on_progress` is
-    called with the bytes read and the size (None if unknown) as the work goes on.
+    `format` is one of `FORMATS`; it is told from the file's beginning by default. `scope` is that
+    of the new sessions; `ArgumentValueError` if a session of the file is stored with another
+    one; None goes on with any. `on_progress` is called with the bytes read and the size (None if
+    unknown) as the work goes on.
     `ImportFormatError` for a file of no known format; damaged records are no error: they are listed
     in the report. `DamagedError` and `BusyError` for a database that cannot be read, or not now;
     `OSError` when the file cannot be read. Of imports at once each event is stored
@@ -67,29 +71,36 @@ def import_file(
     """
     require(Store, store, "a store is a Store")
     require_or_none(str, format, "a format is named by a str")
+    require_or_none(str, scope, "a scope is a str")
     require_call(on_progress, "on_progress is a function that is given the bytes read and the size")
     if isinstance(path, (str, os.PathLike)):
-        return _import_path(store, os.fspath(path), format, on_progress)
+        return _import_path(store, os.fspath(path), format, on_progress, scope=scope)
     require_call(getattr(path, "read", 0), "a file is a path, or an open binary file, and its `read` a function")
-    return _import(store, path, str(getattr(path, "name", "<stream>")), format, on_progress)
+    return _import(store, path, str(getattr(path, "name", "<stream>")), format, on_progress, scope=scope)
 
 
-def _import_path(store: Store, path: str, name: str | None, on_progress: Progress | None) -> Report:
+def _import_path(
+    store: Store, path: str, name: str | None, on_progress: Progress | None, *, scope: str | None
+) -> Report:
     """Import a file, unless its receipt says that it is stored whole."""
     begun = time_ns()
     stamp = stamp_of(path)
     report = receipts.find(store.log, path, stamp, name)
     if report is None:
         with Path(path).open("rb") as file:
-            report = _import(store, file, path, name, on_progress)
+            report = _import(store, file, path, name, on_progress, scope=scope)
         if report.format != OpenCodeStorage.name and not (report.format == EventJsonl.name and report.skipped):
             receipts.save(store.log, report, stamp, begun)  # those read other files, and refuse what the store lacks
-    elif on_progress is not None:
+        return report
+    require_scope(store, report.sessions, scope)
+    if on_progress is not None:
         on_progress(stamp.size, stamp.size)
     return report
 
 
-def _import(store: Store, file: BinaryIO, path: str, name: str | None, on_progress: Progress | None) -> Report:
+def _import(
+    store: Store, file: BinaryIO, path: str, name: str | None, on_progress: Progress | None, *, scope: str | None
+) -> Report:
     begin = file.tell()
     start = read_beginning(file)
     file.seek(0, os.SEEK_END)
@@ -104,7 +115,7 @@ def _import(store: Store, file: BinaryIO, path: str, name: str | None, on_progre
     while True:
         report = Report(path, name, events=events)
         try:
-            _store(store, file, report, size, on_progress)
+            _store(store, file, report, size, on_progress, scope=scope)
         except ConflictError:  # another import of the same sessions was first: what it stored is compared as well
             if not backoff.goes_on():
                 raise
@@ -114,7 +125,9 @@ def _import(store: Store, file: BinaryIO, path: str, name: str | None, on_progre
             return report
 
 
-def _store(store: Store, file: BinaryIO, report: Report, size: int, on_progress: Progress | None) -> None:
+def _store(
+    store: Store, file: BinaryIO, report: Report, size: int, on_progress: Progress | None, *, scope: str | None
+) -> None:
     """Append what is new of a file that is at its beginning."""
     begin = file.tell()
 
@@ -126,9 +139,9 @@ def _store(store: Store, file: BinaryIO, report: Report, size: int, on_progress:
 
     batches = told(with_content(FORMATS[report.format].read(file, report.path, report), report, size))
     if report.format == EventJsonl.name:
-        load(store, batches, report)
+        load(store, batches, report, scope)
     else:
-        reconcile(store, batches, report)
+        reconcile(store, batches, report, scope)
     if on_progress is not None:
         on_progress(size, size)
 
@@ -152,11 +165,11 @@ def with_content(batches: Iterator[ImportBatch], report: Report, size: int) -> I
         )
 
 
-def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
+def load(store: Store, batches: Iterable[ImportBatch], report: Report, scope: str | None) -> None:
     """Append what is new of the batches; `report` gets the sessions and the event count."""
     targets: dict[str, Target] = {}
     try:
-        _take(store, batches, report, targets)
+        _take(store, batches, report, targets, scope)
     finally:  # an append that is on its way would come between those of the next import
         for target in targets.values():
             target.settle()
@@ -169,7 +182,13 @@ def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
             keep_told(store, found.session, name)
 
 
-def _take(store: Store, batches: Iterable[ImportBatch], report: Report, targets: dict[str, Target]) -> None:
+def _take(
+    store: Store,
+    batches: Iterable[ImportBatch],
+    report: Report,
+    targets: dict[str, Target],
+    scope: str | None,
+) -> None:
     refused: set[str] = set()
     for batch in batches:
         assert isinstance(batch, JsonlAppend)
@@ -180,14 +199,16 @@ def _take(store: Store, batches: Iterable[ImportBatch], report: Report, targets:
             if target is None:
                 for other in targets.values():
                     other.finish()  # a fork reads its parent
-                target = targets[batch.session] = _begun(store, batch, targets, report)
+                target = targets[batch.session] = _begun(store, batch, targets, report, scope)
             target.add_append(batch.items, batch.bodies, batch.request)
+        except ArgumentValueError:  # of the import's own scope
+            raise
         except CallError as error:
             report.skip(batch.line, f"{error}; the rest of session {brief(batch.session)} is not imported")
             refused.add(batch.session)
 
 
-def _begun(store: Store, batch: JsonlAppend, targets: dict[str, Target], report: Report) -> Target:
+def _begun(store: Store, batch: JsonlAppend, targets: dict[str, Target], report: Report, scope: str | None) -> Target:
     """Return the target that begins with this append; a fork gets its parent's id here."""
     time, event = batch.items[0]
     place = BEGINNING
@@ -207,11 +228,15 @@ def _begun(store: Store, batch: JsonlAppend, targets: dict[str, Target], report:
         batch.items[0] = time, replace(portable(event), parent=name, at=place.after)
     elif batch.first != 1:
         raise CallError(f"a session that begins at version {batch.first} and is no fork")
-    return Target(
-        store,
-        batch.session,
-        report,
-        lambda info: info.version > place.after,
-        lambda time, event: (time, portable(event)),
-        place=place,
-    )
+    first = batch.items[0][1]
+    if scope is not None and isinstance(first, _BEGINNINGS):
+        batch.items[0] = time, replace(first, scope=scope)
+    target = Target(store, batch.session, report, lambda info: info.version > place.after, _comparable, place=place)
+    target.require_scope(scope)
+    return target
+
+
+def _comparable(time: int, event: ev.Event) -> tuple[int, ev.Event]:
+    """Return the time and the event, without the scope that an import may replace."""
+    event = portable(event)
+    return time, replace(event, scope="") if isinstance(event, _BEGINNINGS) else event

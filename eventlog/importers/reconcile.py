@@ -23,9 +23,12 @@ from eventlog.store import Store
 from eventlog.values import Origin
 
 
-def reconcile(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
-    """Append what is new of `batches`; `report` gets the session ids and the event count."""
-    found = Reconciliation(store, report)
+def reconcile(store: Store, batches: Iterable[ImportBatch], report: Report, scope: str | None) -> None:
+    """Append what is new of `batches`; `report` gets the session ids and the event count.
+
+    `scope` is as in `import_file`.
+    """
+    found = Reconciliation(store, report, scope)
     found.take(batches)
     found.finish()
     report.sessions = found.stored_ids(report.sessions)
@@ -34,9 +37,10 @@ def reconcile(store: Store, batches: Iterable[ImportBatch], report: Report) -> N
 class Reconciliation:
     """The sessions of one file, compared batch by batch; `report` gets the event count."""
 
-    def __init__(self, store: Store, report: Report) -> None:
+    def __init__(self, store: Store, report: Report, scope: str | None) -> None:
         self._store = store
         self._report = report
+        self._scope = scope
         self._targets: dict[str, Target] = {}
         self._names: dict[str, str] = {}
 
@@ -66,8 +70,9 @@ class Reconciliation:
                 _comparable,
                 beside=BESIDE if batch.snapshot is None else (*BESIDE, ev.ForeignKept),
             )
-            if first.parent is not None:
-                batch.items[0] = time, replace(first, parent=self._names.get(first.parent, first.parent))
+            target.require_scope(self._scope)
+            parent = first.parent and self._names.get(first.parent, first.parent)
+            batch.items[0] = time, replace(first, parent=parent, scope=self._scope or "")
         target.add(batch.items, batch.bodies, batch.weight, batch.snapshot)
         self._names[batch.session] = target.name()
 
@@ -122,5 +127,5 @@ def _same_origin(info: SessionInfo, origin: Origin | None) -> bool:
 def _comparable(_time: int, event: ev.Event) -> ev.Event:
     """Return the event without fields in which two imports of one session may differ."""
     if isinstance(event, ev.SessionStarted) and event.origin is not None:
-        return replace(event, origin=replace(event.origin, path=""), parent=None)
+        return replace(event, origin=replace(event.origin, path=""), parent=None, scope="")
     return event

@@ -24,15 +24,17 @@ class ArgumentsAtPaths:
         self._is_sound = True
 
     def take(self, pieces: object) -> None:
-        """Put the pieces of a chunk in their places."""
+        """Put the pieces of a chunk in their places; one without a value begins or ends a text."""
         for piece in objects_of(pieces):
             path = text_of(piece.get("jsonPath"))
-            value = next((piece[name] for name in _VALUES if name in piece), None)
+            goes_on = piece.get("willContinue") is True
+            empty = "" if "nullValue" not in piece and (goes_on or path == self._grows) else None
+            value = next((piece[name] for name in _VALUES if name in piece), empty)
             try:
                 self._put(path, value)
             except (IndexError, TypeError, KeyError, ValueError):  # a place that the object does not have
                 self._is_sound = False
-            self._grows = path if piece.get("willContinue") is True else ""
+            self._grows = path if goes_on else ""
 
     def text(self, *, whole: bool) -> str:
         """Return the arguments as JSON; cut if they are not `whole`, so that no tool runs."""

@@ -38,8 +38,8 @@ class GeminiReader(Reader):
         super().__init__()
         self._code = ""
         """Key of the code that the provider runs now."""
-        self._streamed: tuple[str, ArgumentsAtPaths] | None = None
-        """Key of the call whose arguments stream, and its arguments."""
+        self._streamed: tuple[Called, ArgumentsAtPaths] | None = None
+        """The call whose arguments stream, and these: it begins once they are whole."""
         self._grounding: list[Any] = []
 
     def take(self, chunk: Mapping[str, Any]) -> Iterator[Step]:
@@ -101,24 +101,28 @@ class GeminiReader(Reader):
             key = unused_id(self._ids, text_of(found.get("id")), "call")
             self._calls += 1
             yield Closed()
-            yield Called(key, key, name or "unknown", metadata=about)
-            given = found.get("args")
+            called, given = Called(key, key, name or "unknown", metadata=about), found.get("args")
             if given and not object_of(given):
+                yield called
                 yield Argued(key, dump(given))
                 return
-            self._streamed = key, ArgumentsAtPaths(dict(object_of(given)))
+            self._streamed = called, ArgumentsAtPaths(dict(object_of(given)))
+        elif about is not None:
+            self._streamed = self._streamed[0]._replace(metadata=about), self._streamed[1]
         self._streamed[1].take(found.get("partialArgs"))
         if found.get("willContinue") is not True:
             yield from self._argued(whole=True)
 
     def _argued(self, *, whole: bool) -> Iterator[Step]:
-        """Yield the arguments of the call that streams, and end it."""
+        """Yield the call that streams, and its arguments."""
         if self._streamed is not None:
-            key, arguments = self._streamed
+            called, arguments = self._streamed
             self._streamed = None
+            yield Closed()
+            yield called
             text = arguments.text(whole=whole)
             if text != "{}":
-                yield Argued(key, text)
+                yield Argued(called.key, text)
 
     @staticmethod
     def _file(part: dict[str, Any]) -> Iterator[Step]:

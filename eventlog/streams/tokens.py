@@ -12,7 +12,10 @@ _DEAREST = 1_000_000_000
 
 
 def chat_usage(found: dict[str, Any]) -> Usage:
-    """Return the usage of Chat Completions; a cost is taken where the server sends one."""
+    """Return the usage of Chat Completions; a cost is taken where the server sends one.
+
+    Some servers count reasoning beside the completion: their total has both.
+    """
     prompt, completion = (
         object_of(found.get("prompt_tokens_details")),
         object_of(found.get("completion_tokens_details")),
@@ -20,10 +23,12 @@ def chat_usage(found: dict[str, Any]) -> Usage:
     read = number_of(prompt.get("cached_tokens")) or number_of(found.get("prompt_cache_hit_tokens"))
     written = number_of(prompt.get("cache_write_tokens")) or number_of(found.get("cache_creation_input_tokens"))
     total = found.get("total_tokens")
+    given, said = number_of(found.get("prompt_tokens")), number_of(found.get("completion_tokens"))
+    thought = number_of(completion.get("reasoning_tokens"))
     tokens = Tokens(
-        input=max(number_of(found.get("prompt_tokens")) - read - written, 0),
-        output=number_of(found.get("completion_tokens")),
-        reasoning=number_of(completion.get("reasoning_tokens")),
+        input=max(given - read - written, 0),
+        output=said + thought if total == given + said + thought else said,
+        reasoning=thought,
         cache_read=read,
         cache_write=written,
         total=number_of(total) if isinstance(total, int) else None,

@@ -3,7 +3,9 @@
 A session that was imported from such an export, and not changed since, is exported JSON-equal.
 Native messages and changes are in OpenCode's form, with defaults for what it requires (project,
 slug, paths). What OpenCode has no form for (settings, pins, digests, single deltas) is omitted, and
-so is what a rollback hides.
+so is what a rollback hides. An unknown cost is 0, since OpenCode demands a number; the import takes
+0 for unknown. Reasoning is counted beside the output. A compaction that its provider made is a text
+that is shown, and sent to no model: OpenCode gets its summary if that can be read, not its cipher.
 
 Ids that are not OpenCode's are replaced, and so are those of a fork, because OpenCode copies the
 messages of the parent into it. The document is in memory as a whole.

@@ -7,7 +7,6 @@ makes. Here native events are brought into that form, and later changes are appl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,6 +16,7 @@ from eventlog.importers.common.json_lines import is_object
 from eventlog.importers.opencode.emit import Timed, message_of
 from eventlog.importers.opencode.values import ERRORS, Record, model_record, tokens_record
 from eventlog.values import Model, Reasoning, Tokens
+from projections.reports.usage import UsageTotals
 from projections.view.part_rendering import REDACTED, Resolver
 
 CHANGES = (ev.PartEdited, ev.PartRemoved, ev.PartRedacted, ev.Pruned, ev.Restored)
@@ -125,30 +125,19 @@ def _add_usage(record: Record, used: list[ev.UsageRecorded]) -> None:
     The message has the tokens of its last step, and the cost of all steps.
     """
     finished: dict[str, Record] = {part["id"]: part for part in record["parts"] if part["type"] == "step-finish"}
-    steps: dict[str | None, tuple[Tokens, Decimal]] = {}
+    steps: dict[str | None, UsageTotals] = {}
     last = [*finished][-1] if finished else None
     for event in used:
         step = event.step if event.step in finished else last
-        tokens, cost = steps.pop(step, (Tokens(), Decimal(0)))  # moves to the end
-        steps[step] = (_sum(tokens, event.usage.tokens), cost + (event.usage.cost or 0))
+        steps[step] = steps.pop(step, UsageTotals())  # moves to the end
+        steps[step].add(event)
     for name, part in finished.items():
-        tokens, cost = steps.get(name, (Tokens(), Decimal(0)))
+        spent = steps.get(name)
+        tokens, cost = (Tokens(), 0) if spent is None else (spent.tokens, spent.cost)
         part.update(tokens=tokens_record(tokens), cost=float(cost))
     if steps:
-        record["info"]["tokens"] = tokens_record([*steps.values()][-1][0])
-        record["info"]["cost"] = float(sum(cost for _, cost in steps.values()))
-
-
-def _sum(one: Tokens, other: Tokens) -> Tokens:
-    total = None if other.total is None and one.total is None else (one.total or 0) + (other.total or 0)
-    return Tokens(
-        one.input + other.input,
-        one.output + other.output,
-        one.reasoning + other.reasoning,
-        one.cache_read + other.cache_read,
-        one.cache_write + other.cache_write,
-        total,
-    )
+        record["info"]["tokens"] = tokens_record([*steps.values()][-1].tokens)
+        record["info"]["cost"] = float(sum(spent.cost for spent in steps.values()))
 
 
 def _part(part: Record, time: Record) -> None:

@@ -55,6 +55,8 @@ MAX_INLINE = 1024
 """Longest JSON text of tool metadata that is stored in an event, in characters."""
 TURN_ENDS = frozenset({"stop_hook_summary", "turn_duration", "away_summary"})
 """System records that come when a turn is over."""
+_ENDS = ("end_turn", "stop_sequence", "max_tokens", "refusal")
+"""Reasons with which an answer ends that calls no tool."""
 MICRO = "microcompact"
 """Policy of what a micro-compaction prunes."""
 COPIES = 4
@@ -248,7 +250,7 @@ class ClaudeCodeMapping(ABC):
             for block in content_of(early) or ():
                 if is_object(block) and block.get("tool_use_id") in conversation.calls:
                     _result(self.key(early), block, early.get("toolUseResult"), to)
-        if self.over and conversation.open is not None:
+        if conversation.open is not None and (self.over or _is_end(message, content)):
             conversation.supersede()
 
     def _block(self, key: str, place: int, block: Any, to: RecordBuilder) -> None:
@@ -311,6 +313,12 @@ def _clear(found: object, to: RecordBuilder) -> None:
 def _names(name: str) -> Sequence[str]:
     """Return the ids that a message may have, the one it should have first."""
     return (bounded_id(name), *(bounded_id(f"{name}#{copy}") for copy in range(2, COPIES))) if name else ()
+
+
+def _is_end(message: dict[str, Any], content: list[Any]) -> bool:
+    """Whether a record ends its answer: thoughts name the reason, too, but its text is last."""
+    last = content[-1] if content else None
+    return message.get("stop_reason") in _ENDS and is_object(last) and last.get("type") == "text"
 
 
 def _is_of(answer: OpenAnswer, foreign: object) -> bool:

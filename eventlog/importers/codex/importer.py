@@ -4,7 +4,8 @@
   sub-agent's session has its parent's id.  A forked session's file repeats what it was forked from:
   it is a session of its own, with the other's id in its metadata (`forked_from`).
 * The model has seen the `response_item`s; `Duplicates` handles the `event_msg`s that repeat
-  them. An event that ends a call gives its progress; the item with the output gives its result.
+  them. An event that ends a call gives its progress, and whether it failed; the item with the
+  output gives its result. A command whose exit code is not 0 failed.
 * An answer (assistant message) is what the model wrote in one request: it is over when it has a
   result, or its tokens were counted.  What Codex itself puts into the history (developer's
   messages, the environment) become synthetic user messages.
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
-from eventlog.importers.codex.items import ALL_KINDS, Rollout, progress_of
+from eventlog.importers.codex.items import ALL_KINDS, Rollout, is_failed, progress_of
 from eventlog.importers.codex.records import CodexRecord, ScreenEvent, entries, is_codex, parent_of, summary_of
 from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import ABORTED, COVERS_NOTHING, added
@@ -222,7 +223,9 @@ class _Reader:
     def _end(self, line: int, name: object, event: dict[str, Any]) -> None:
         """Handle the end of a call on the screen; its result comes as an item."""
         call = self.conversation.calls.get(name) if isinstance(name, str) else None
-        if call is not None:
+        if call is not None and isinstance(name, str):
+            if is_failed(event):
+                self.rollout.failing.add(name)
             note = dump(progress_of(event))
             if len(note) <= MAX_NOTE:
                 self.conversation.add(self.rollout.time, ev.ToolProgress(call.part, metadata=note))

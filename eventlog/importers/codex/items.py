@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -16,18 +17,23 @@ from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import ABORTED, CallInput, OpenAnswer, OpenCall, UserPart
 from eventlog.importers.common.importer import bounded_id
-from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.importers.common.json_lines import dump, is_array, is_object, value_in
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.openai import items
 from eventlog.importers.openai.items import OutputItem, call_of, is_call, is_output, output_of, reasoning_of
 from eventlog.importers.openai.messages import tell_blocks
 from eventlog.streams.openai_responses import COMPACTION, COMPACTIONS
-from eventlog.streams.records import metadata_of, number_of, text_of
+from eventlog.streams.records import metadata_of, number_of, object_of, text_of
 from eventlog.values import Limits, Model, Opaque, Snapshot, Todo, Tool, target_of
 
 ALL_KINDS = ("user", "assistant", "reasoning")
 _PROGRESS = ("exit_code", "success", "status", "duration", "cwd", "process_id", "source", "invocation")
 """Fields of the event that ends a call that become its progress."""
+_FAILED = re.compile(
+    r"(?:apply_patch verification|exec_command) failed\b"
+    r"|(?:(?:Chunk ID|Wall time): .*\n)*(?:Process exited with code|Exit code:) (?!0\b)"
+)
+"""Beginning of an output that says that the call failed."""
 
 
 class Rollout(RecordBuilder):
@@ -51,6 +57,8 @@ class Rollout(RecordBuilder):
         self.titled = False
         self.told: dict[int, str] = {}
         """Newest message of the user's by the hash of its texts."""
+        self.failing: set[str] = set()
+        """Calls that failed on the screen, and whose results have not come."""
         self.compacted: str = ""
         """Cipher of the newest compaction."""
 
@@ -227,6 +235,8 @@ class Rollout(RecordBuilder):
         output = output_of(item, self.batch)
         assert output is not None
         name = output.call or self.open_call(text_of(item.get("name")))
+        if name in self.failing or is_failed_output(output.result.output):
+            output = output._replace(result=output.result._replace(failed=True))
         call = self._result(name, output)
         if call is None:
             if not self.conversation.hold(name, self.number, output.result):
@@ -241,6 +251,7 @@ class Rollout(RecordBuilder):
     def _result(self, call: str, output: OutputItem) -> OpenCall | None:
         if output.data:
             self.conversation.remainder.move(output.data, "attachment")
+        self.failing.discard(call)
         return self.conversation.result(self.time, call, output.result, held=output.held)
 
     def add_unmatched(self, kinds: tuple[str, ...]) -> None:
@@ -267,6 +278,26 @@ class Rollout(RecordBuilder):
 def progress_of(event: dict[str, Any]) -> dict[str, Any]:
     """Return what the event that ends a call has beyond its output."""
     return {key: event[key] for key in _PROGRESS if event.get(key) is not None}
+
+
+def is_failed(event: dict[str, Any]) -> bool:
+    """Whether the event that ends a call says that the call failed."""
+    code, result = event.get("exit_code"), object_of(event.get("result"))
+    return (
+        (isinstance(code, int) and code != 0)
+        or event.get("success") is False
+        or text_of(event.get("status")) in {"failed", "declined"}
+        or "Err" in result
+        or object_of(result.get("Ok")).get("isError") is True
+    )
+
+
+def is_failed_output(output: str) -> bool:
+    """Whether an output says that its command or patch failed: by its head, or as older JSON."""
+    if output.startswith('{"output"'):
+        metadata = object_of(object_of(value_in(output)).get("metadata"))
+        return is_failed(metadata)
+    return _FAILED.match(output) is not None
 
 
 def todos_of(text: str) -> tuple[Todo, ...] | None:

@@ -15,7 +15,7 @@ import that comes between is a `ConflictError`; behind `finish`, what it appende
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import TypeAlias, cast
 
@@ -23,7 +23,8 @@ from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
 from eventlog.codec.decoded import Recorded
 from eventlog.codec.redaction import blank, bodies_of
-from eventlog.errors import AlreadyExistsError, CallError, ConflictError, NotFoundError
+from eventlog.errors import AlreadyExistsError, ArgumentValueError, CallError, ConflictError, NotFoundError
+from eventlog.errors.base import brief
 from eventlog.history.ancestry import forked_from
 from eventlog.history.catalog import SessionInfo, entry_of
 from eventlog.importers.common.candidate import BEGINNING, Candidate, Comparable, Place, subject_of
@@ -98,6 +99,10 @@ class Target:
     def _shown(self, event: ev.Event) -> ev.Event:
         """Return the event without the content of redacted parts."""
         return cast("ev.Event", blank(event, self._redacted, digests=True)) if self._redacted else event
+
+    def require_scope(self, scope: str | None) -> None:
+        """Raise `ArgumentValueError` if a stored session that is compared has another scope."""
+        require_scope(self.store, [found.name for found in self.candidates], scope)
 
     def found(self) -> Candidate | None:
         """Return the session that holds everything so far, None if none does."""
@@ -293,6 +298,16 @@ class Target:
 def _newest(snapshots: list[Recorded]) -> int:
     """Return the time of the newest one; titles may be given here."""
     return max((stored.time for stored in snapshots if isinstance(stored.event, ev.ForeignKept)), default=0)
+
+
+def require_scope(store: Store, names: Iterable[str], scope: str | None) -> None:
+    """Raise `ArgumentValueError` if one of these sessions has another scope."""
+    for info in map(store.info, () if scope is None else names):
+        if info.scope != scope:
+            raise ArgumentValueError(
+                f"session {brief(info.id)} is stored with the scope {brief(info.scope)}, not {brief(scope)}, and a scope "
+                "never changes: import the file with that scope, without one, or into another store"
+            )
 
 
 def taken_and_free(store: Store, wanted: str) -> tuple[list[SessionInfo], str]:

@@ -40,7 +40,7 @@ class QwenMapping:
         elif kind == "assistant":
             _answer(to, record, name)
         elif kind == "tool_result":
-            _results(to, content)
+            _results(to, record)
         elif kind == "system" and record.get("subtype") == "chat_compression":
             _compressed(to, record, name)
         elif kind == "system":
@@ -59,13 +59,22 @@ def _answer(to: RecordBuilder, record: dict[str, Any], name: str) -> None:
     to.end()
 
 
-def _results(to: RecordBuilder, content: object) -> None:
+def _results(to: RecordBuilder, record: dict[str, Any]) -> None:
+    content, status = record.get("message"), text_of(object_of(record.get("toolCallResult")).get("status"))
     files = [file for part in parts.parts_of(content) if is_object(part) and (file := parts.file_of(part, to))]
     for found in parts.responses(content):
         result, held = parts.response_of(found, files)
-        call = text_of(found.get("id")) or to.open_call(text_of(found.get("name")))
-        attached = result.attachments
-        if not to.result(call, result.output, failed=result.failed, attachments=attached, held=held, early=True):
+        if status in {"error", "cancelled"}:
+            result = result._replace(failed=True, attachments=())
+        if not to.result(
+            text_of(found.get("id")) or to.open_call(text_of(found.get("name"))),
+            result.output,
+            failed=result.failed,
+            interrupted=status == "cancelled",
+            attachments=result.attachments,
+            held=held,
+            early=True,
+        ):
             to.skip("a result for a call that is not open")
 
 

@@ -44,6 +44,8 @@ from eventlog.values import (
 )
 
 Timed = tuple[int, ev.Event]
+PROVIDED = "The provider compacted the conversation here"
+"""Beginning of the text that stands for a compaction of the provider's."""
 
 
 def export_of(items: Iterable[Timed], text: Resolve) -> Record:
@@ -191,8 +193,8 @@ def _usage(maker: _Maker, event: ev.UsageRecorded) -> None:
     usage = usage_record(event.usage)
     if event.step is not None:
         maker.parts[event.step].update(usage)
-    maker.info["tokens"] = tokens_record(event.usage.tokens)
-    maker.info["cost"] += usage.get("cost", 0)
+    maker.info["tokens"] = usage["tokens"]
+    maker.info["cost"] += usage["cost"]
 
 
 # -- parts -------------------------------------------------------------------------------------
@@ -242,8 +244,11 @@ def _add_part(maker: _Maker, event: ev.PartStarted) -> None:
             maker.add(part, "patch", hash=kind.hash, files=list(kind.files))
         case Retry():
             maker.add(part, "retry", attempt=kind.attempt, error=error_record(kind.error), time={"created": maker.time})
-        case Opaque():
-            pass  # OpenCode has no such part
+        case Opaque():  # OpenCode has no such part: it shows this one, and sends it to no model
+            said = "" if kind.text is None else f": {maker.text(kind.text)}"
+            text = f"{PROVIDED} ({kind.kind}){said}"
+            span = {"start": maker.time, "end": maker.time}
+            maker.add(part, "text", text=text, synthetic=True, ignored=True, time=span)
 
 
 def _delta(maker: _Maker, event: ev.PartDelta) -> None:

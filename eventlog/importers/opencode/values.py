@@ -77,24 +77,23 @@ def error_of(record: Any) -> MessageError | None:
 
 
 def usage_of(record: Record) -> Usage:
-    """Return the tokens and the cost of a step or message."""
+    """Return the tokens and the cost of a step or message.
+
+    OpenCode counts reasoning beside the output; a total without it says that an older version
+    counted it in the output, too. A cost of 0 is an unknown one: OpenCode writes 0 for every model
+    without a price.
+    """
     tokens, cost = record.get("tokens"), record.get("cost")
-    is_price = isinstance(cost, (int, float)) and not isinstance(cost, bool) and abs(cost) < _LARGEST
+    is_price = isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 < abs(cost) < _LARGEST
     price = Decimal(str(cost)) if is_price else None
     if not is_object(tokens):
         return Usage(Tokens(), price)
-    cache = tokens.get("cache")
-    return Usage(
-        Tokens(
-            number(tokens, "input"),
-            number(tokens, "output"),
-            number(tokens, "reasoning"),
-            number(cache, "read"),
-            number(cache, "write"),
-            whole(tokens.get("total")),
-        ),
-        price,
-    )
+    cache, total = tokens.get("cache"), whole(tokens.get("total"))
+    given, said, thought = (number(tokens, name) for name in ("input", "output", "reasoning"))
+    read, written = number(cache, "read"), number(cache, "write")
+    if total != given + said + read + written:
+        said += thought
+    return Usage(Tokens(given, said, thought, read, written, total), price)
 
 
 def number(record: Any, key: str) -> int:
@@ -167,11 +166,12 @@ def error_record(error: MessageError) -> Record:
 
 
 def tokens_record(tokens: Tokens) -> Record:
-    """Return token counts in OpenCode's words."""
+    """Return token counts in OpenCode's words: reasoning, at most the output, is beside it."""
+    thought = min(tokens.reasoning, tokens.output)
     record: Record = {
         "input": tokens.input,
-        "output": tokens.output,
-        "reasoning": tokens.reasoning,
+        "output": tokens.output - thought,
+        "reasoning": thought,
         "cache": {"read": tokens.cache_read, "write": tokens.cache_write},
     }
     if tokens.total is not None:
@@ -180,9 +180,8 @@ def tokens_record(tokens: Tokens) -> Record:
 
 
 def usage_record(usage: Usage) -> Record:
-    """Return the tokens and the cost of a step."""
-    record: Record = {"tokens": tokens_record(usage.tokens)}
-    return record if usage.cost is None else {**record, "cost": float(usage.cost)}
+    """Return the tokens and the cost of a step; an unknown cost is 0, as OpenCode writes it."""
+    return {"tokens": tokens_record(usage.tokens), "cost": float(usage.cost or 0)}
 
 
 def file_record(file: File | Attachment, text: Resolve) -> Record:

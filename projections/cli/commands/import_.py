@@ -38,11 +38,20 @@ if TYPE_CHECKING:
     "chatgpt, anthropic_sse, openai_chat_sse, openai_responses_sse, gemini_stream, openai_responses, anthropic_messages, "
     "openai_messages or role_list [default: detected for each file].",
 )
+@option("--scope", metavar="SCOPE", help="Scope of the new sessions: a tenant, a user, a project.")
 @flag("--all", help="Import what agents have on this machine, after a question.")
 @flag("--follow", "-f", help="Go on with what comes to the files and directories, until Ctrl-C.")
 @flag("--yes", help="Do not ask.")
 def import_(
-    context: Context, files: list[str], *, format: str | None, all: bool, follow: bool, yes: bool, json: bool
+    context: Context,
+    files: list[str],
+    *,
+    format: str | None,
+    scope: str | None,
+    all: bool,
+    follow: bool,
+    yes: bool,
+    json: bool,
 ) -> Exit:
     """Import recorded sessions and streams into the store.
 
@@ -53,6 +62,9 @@ def import_(
     the others still are, and the exit code is that of the first failure; a file of no known format
     that was only found in a directory or by a pattern is no failure.
 
+    --scope is that of new sessions. A file whose session is stored with another scope cannot be
+    imported with it; without --scope it goes on there.
+
     With --follow any number of programs may write the files, and follow them; with --json each
     change is an object on a line of its own.
     """
@@ -60,14 +72,16 @@ def import_(
     if not files and not folders:
         raise Fault("no file is named: name files or directories, or give --all")
     if follow:
-        return _follow(context, [*followed(files), *folders], _Import(format, alone=False, json=json, follows=True))
+        return _follow(
+            context, [*followed(files), *folders], _Import(format, scope, alone=False, json=json, follows=True)
+        )
     with sources(files, folders) as found:
         if not found:
             raise FileNotFoundError(2, "", files[0] if files else str(folders[0].path))
         missing = [source.path for source in found if source.is_named and not source.path.exists()]
         if len(missing) == len(found):
             raise FileNotFoundError(2, "", str(missing[0]))
-        job = _Import(format, alone=len(found) == 1, json=json)
+        job = _Import(format, scope, alone=len(found) == 1, json=json)
         unit = "bytes" if job.alone else "files"
         with writing(context, make=True) as store, output.progress("import", unit=unit) as on_progress:
             for number, source in enumerate(found):
@@ -103,7 +117,7 @@ def _follow(context: Context, paths: list[str | Folder], job: _Import) -> Exit:
             output.note(f"{path}: there is no such file yet")
     with writing(context, make=True) as store:
         try:
-            for found in follow(store, paths, format=job.format):
+            for found in follow(store, paths, format=job.format, scope=job.scope):
                 if found is not None:
                     job.took(found)
                     continue
@@ -120,9 +134,12 @@ def _follow(context: Context, paths: list[str | Folder], job: _Import) -> Exit:
 class _Import:
     """The outcome of an import, file by file."""
 
-    def __init__(self, format: str | None, *, alone: bool, json: bool, follows: bool = False) -> None:
+    def __init__(
+        self, format: str | None, scope: str | None, *, alone: bool, json: bool, follows: bool = False
+    ) -> None:
         self.alone = alone
         self.format = format
+        self.scope = scope
         self._json = json
         self._follows = follows
         self._told: dict[str, str] = {}
@@ -142,7 +159,11 @@ class _Import:
 
         try:
             report = import_file(
-                store, source.path, format=self.format, on_progress=on_progress if self.alone else None
+                store,
+                source.path,
+                format=self.format,
+                scope=self.scope,
+                on_progress=on_progress if self.alone else None,
             )
         except Exception as error:  # the other files are still imported
             fault = FileFault(str(source.path), error, source.name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from eventlog.errors import LeaseHeldError
 from eventlog.session.inputs import model_of
 from eventlog.session.session import Session
 from eventlog.validation import require, require_limits, require_or_none
@@ -313,7 +314,16 @@ class WindowState:
             self.pays_for_summaries,
             self._session.store.host.clock(),
             self._live.readable,
+            self._is_run,
         )
+
+    def _is_run(self) -> bool:
+        """Whether an owner runs the session."""
+        try:
+            self._session.executor.require_no_owner()
+        except LeaseHeldError:
+            return True
+        return False
 
     def prune_by_hand(self, *, inside: bool, planner: str | None) -> Prune | None:
         """Return the prune that frees enough now, however full the window is; None without one.

@@ -86,6 +86,7 @@ class _Turn:
     def __init__(self, situation: Situation) -> None:
         self._now = situation
         self._asked = newest_question(situation.state)
+        self._open = open_answer(situation.state)
         self._last = self._to_repeat(self._newest_answer())
         self._heard = self._newest_that_has_seen()
         self._said = situation.loop.said_place
@@ -108,7 +109,16 @@ class _Turn:
             return known
         if last is None:
             return None
-        return _answer(last)
+        answer = _answer(last)
+        return replace(answer, error=CRASHED) if last is self._open and self._is_left() else answer
+
+    def _is_left(self) -> bool:
+        """Whether no loop fills the open answer: the next owner closes it as broken off.
+
+        Its program died, or a file that was imported ends with it.
+        """
+        is_own = self._open is None or self._open.id == self._now.open_message
+        return not (is_own or self._now.is_run is None or self._now.is_run())
 
     def _newest_that_has_seen(self) -> LatestAnswer | None:
         """Return the newest answer whose request had the newest question, None if none had it."""
@@ -151,8 +161,8 @@ class _Turn:
 
     def open_message(self) -> _Found | None:
         """An open message waits for its results, or for the loop that fills it."""
-        message = open_answer(self._now.state)
-        if message is None:
+        message = self._open
+        if message is None or self._is_left():
             return None
         if message.id != self._now.open_message:
             return _Found(Wait("another-loop", message.id))

@@ -65,6 +65,8 @@ class Situation(msgspec.Struct, frozen=True):
     """The time of the decision, in UTC milliseconds."""
     readable: Callable[[], Conversation] | None = None
     """State without opaque compactions, where the target has one in force."""
+    is_run: Callable[[], bool] | None = None
+    """Whether an owner runs the session, so that it may fill an open message; None: it may."""
 
     @property
     def summarisable(self) -> Conversation:

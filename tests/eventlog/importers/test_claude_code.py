@@ -265,6 +265,20 @@ def test_branches_become_forks(store: Store, tmp_path: Path) -> None:
     assert list(back.values()) == branched()
 
 
+def test_an_answer_ends_with_its_text(store: Store, tmp_path: Path) -> None:
+    """Thoughts and text of one answer are records that both name its end: the text is last."""
+    ends, same = {"id": "msg_a", "stop_reason": "end_turn"}, [record("user", "u1", None, "go")]
+    for uuid, parent, block in (
+        ("a1", "u1", {"type": "thinking", "thinking": "hm", "signature": "s"}),
+        ("a2", "a1", {"type": "text", "text": "done"}),
+    ):
+        path = write(tmp_path / "s.jsonl", same := [*same, record("assistant", uuid, parent, [block], message=ends)])
+        report = import_file(store, path)
+        finished = [event for event in effective(store.session("s")) if isinstance(event, ev.MessageFinished)]
+        assert [event.reason for event in finished] == ["stop"] * (uuid == "a2")
+    assert (report.sessions, report.messages) == (["s"], 2)
+
+
 def test_parallel_results_are_no_branches(store: Store, tmp_path: Path) -> None:
     """Parallel results, and answers after any of them, continue one conversation."""
     same = {"id": "msg_a"}

@@ -221,9 +221,9 @@ def test_calls_and_results(store: Store) -> None:
     assert (kinds[3].provider_executed, kinds[0].metadata) == (True, '{"openai":{"itemId":"fc_1"}}')
     assert [found.metadata for found in events if isinstance(found, ev.ToolProgress)] == ['{"exit_code":1}']
     done = [found.output for found in events if isinstance(found, ev.ToolCompleted)]
-    assert done == ["listing", "done", "", "Plan updated", "listing"]
+    assert done == ["done", "", "Plan updated", "listing"]
     failed = [(found.error, found.interrupted) for found in events if isinstance(found, ev.ToolFailed)]
-    assert failed[:2] == [("denied", False), ("aborted by user after 1.0s", True)]
+    assert failed[:3] == [("listing", False), ("denied", False), ("aborted by user after 1.0s", True)]
     assert [found.todos for found in events if isinstance(found, ev.TodosSet)] == [(Todo("write", "in_progress"),)]
 
 

@@ -21,7 +21,7 @@ from eventlog.importers.common.json_document import DamagedDocumentError, Docume
 from eventlog.importers.common.json_patch import difference, patch
 from eventlog.importers.opencode.emit import export_of
 from eventlog.importers.opencode.importer import OpenCodeImporter
-from eventlog.values import File, Model, Source, Tool
+from eventlog.values import File, Model, Source, Tokens, Tool, Usage
 from projections.replay.loop import replay
 from projections.view.assembly import Assembly
 from projections.view.model_view import ModelView
@@ -179,6 +179,30 @@ def test_growing_exports_are_one_session(scenario: Scenario) -> None:
             alone = Recording.of(events_of_export(data))
             state, _ = replay(ModelViewProjection(), alone)
             assert list(fresh.messages) == list(Assembly(state, OPENCODE_1_18, alone.text).view())
+
+
+@pytest.mark.parametrize(
+    ("output", "total"),
+    [(4, 25), (4, None), (9, 25)],
+    ids=["reasoning beside the output", "no total", "an older file's output with reasoning"],
+)
+def test_output_has_the_reasoning_once(output: int, total: int | None) -> None:
+    """However a version counts reasoning, the usage has it in the output, once."""
+    tokens: dict[str, Any] = {"input": 3, "output": output, "reasoning": 5, "cache": {"read": 6, "write": 7}}
+    tokens |= {} if total is None else {"total": total}
+    data = export(user("u", 10), assistant("a", 20, finish="stop", cost=0.5, tokens=tokens))
+    (used,) = [event for event in told(data) if isinstance(event, ev.UsageRecorded)]
+    assert used.usage == Usage(Tokens(3, 9, 5, 6, 7, total), Decimal("0.5"))
+    assert back(data) == data
+
+
+def test_a_cost_of_0_is_unknown() -> None:
+    """OpenCode writes 0 for a model without a price: no cost is known, and 0 is given back."""
+    tokens = {"input": 3, "output": 4, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+    data = export(user("u", 10), assistant("a", 20, finish="stop", tokens=tokens))
+    (used,) = [event for event in told(data) if isinstance(event, ev.UsageRecorded)]
+    assert used.usage.cost is None
+    assert back(data) == data
 
 
 def test_messages_and_parts_are_events() -> None:

@@ -165,10 +165,10 @@ def test_large_imports_are_appended_in_bounded_batches(store: Store) -> None:
             raise OSError("the disk with the file is gone")
 
     with pytest.raises(OSError, match="gone"):
-        reconcile(store, batches(5_000), Report("", "test"))
+        reconcile(store, batches(5_000), Report("", "test"), None)
     assert 1 < store.info("s").version <= 5_001
     report = Report("", "test")
-    reconcile(store, batches(5_001), report)
+    reconcile(store, batches(5_001), report, None)
     assert store.info("s").version == 5_002
     counts = [commit.count for commit in store.log.read("s")]
     assert max(counts) <= BATCH_EVENTS

@@ -151,3 +151,24 @@ def test_recorded_streams_have_one_call(name: str, tool: str, leaf: str) -> None
     assert [step.tool for step in called] == [tool]
     assert leaf in argued.text
     assert json.loads(argued.text)
+
+
+def test_pieces_without_a_value_begin_and_end_a_text() -> None:
+    """A text may begin with an empty piece, and end with one: no null takes its place."""
+    texts = [
+        chunk(partialArgs=[{"jsonPath": "$.a", "willContinue": True}], willContinue=True),
+        chunk(partialArgs=[piece("$.a", "x", more=True)], willContinue=True),
+        chunk(partialArgs=[{"jsonPath": "$.a"}, piece("$.b", None)], willContinue=True),
+    ]
+    _, calls = filled(BEGUN, *texts, chunk(), {"candidates": [{"finishReason": "STOP"}]})
+    assert [(tool, json.loads(given), error) for tool, given, error in calls] == [("write", {"a": "x", "b": None}, "")]
+
+
+def test_a_signature_of_a_later_chunk_is_of_the_call() -> None:
+    """A call that streams keeps a signature that comes with a later chunk."""
+    last: Chunk = {"functionCall": {}, "thoughtSignature": "signed"}
+    reader = GeminiReader()
+    steps = [step for one in (BEGUN, *PIECES) for step in reader.take(one)]
+    steps += reader.take({"candidates": [{"content": {"parts": [last]}}]})
+    (called,) = [step for step in steps if isinstance(step, Called)]
+    assert called.metadata == '{"google":{"thoughtSignature":"signed"}}'

@@ -226,6 +226,17 @@ def test_a_text_before_its_beginning_is_one_text(api: str) -> None:
     assert "".join(said) == "Hello"
 
 
+@pytest.mark.parametrize(("completion", "total"), [(9, 19), (4, 19), (9, None)], ids=["within", "beside", "no total"])
+def test_a_completion_has_the_reasoning_once(completion: int, total: int | None) -> None:
+    """Where the total shows that reasoning is beside the completion, the output has both."""
+    counts = {"prompt_tokens": 10, "completion_tokens": completion, "total_tokens": total}
+    used = {**counts, "completion_tokens_details": {"reasoning_tokens": 5}}
+    with eventlog.open("memory:") as store:
+        _, end = filled([chunk(content="a", finish="stop"), {**chunk(), "usage": used}], store)
+    assert end.usage is not None
+    assert (end.usage.tokens.output, end.usage.tokens.reasoning) == (9, 5)
+
+
 def _none(_reader: ChatReader, _chunk: Chunk) -> list[Any]:
     return []
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from eventlog.importers import FORMATS
 from projections.cli.exits import Exit
+from tests.eventlog.importers.test_claude_code import branched, write
 from tests.support.cli_runner import STREAM, Cli, on_terminal, program, valid
 
 
@@ -140,3 +141,12 @@ def test_import_of_standard_input(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.startswith("-: anthropic_sse, session ")) == (Exit.OK, True)
     refused = program("--store", tmp_path / "store", "import", "-", input="nothing that is known")
     assert (refused.returncode, refused.stderr.startswith("eventlog: -: the format is not known")) == (Exit.USAGE, True)
+
+
+def test_the_command_line_gives_a_scope(cli: Cli, tmp_path: Path) -> None:
+    """`import --scope` gives sessions their scope; another one is refused later."""
+    path = write(tmp_path / "s.jsonl", branched())
+    assert cli("import", path, "--scope", "acme").code == 0
+    assert len(cli("sessions", "--scope", "acme", "--json").json["sessions"]) == 2
+    refused = cli("import", path, "--scope", "other")
+    assert (refused.code, "never changes" in refused.err) == (2, True)

@@ -233,7 +233,7 @@ def test_what_a_dead_owner_left_is_settled_first(cli: Cli, talked: Path) -> None
     version = version_of(talked)
     found = cli("window", "talk", "--json").json
     valid("window", found)
-    assert found["next_step"] == {"step": "wait", "reason": "another-loop"}
+    assert found["next_step"] == {"step": "compact", "reason": ""}
     assert found["compaction"]["pending"] is not None
     assert version_of(talked) == version
     done = cli("compact", "talk", "--json").json

@@ -23,6 +23,7 @@ from eventlog.values import (
     File,
     MessageError,
     Model,
+    Opaque,
     PartKind,
     Reasoning,
     Source,
@@ -33,6 +34,7 @@ from eventlog.values import (
 )
 from projections.exports.markdown import markdown_blocks
 from projections.exports.opencode import opencode_export, opencode_pieces
+from projections.reports.usage import total, usage_by_model
 from projections.transcript.transcript import Transcript
 from tests.support.export_sessions import jsonl, put, read, stored, talk
 from tests.support.history_strategies import histories
@@ -80,6 +82,10 @@ def test_recorded_sessions_become_documents_that_opencode_takes() -> None:
                 assert document_faults(document) == [], name
                 count += len(document["messages"])
                 assert read(other, b"".join(opencode_pieces(store.session(name)))).skipped == []
+                if path.suffix == ".sse":  # no branch, whose usage would be left out
+                    pair = (other.session(document["info"]["id"]), store.session(name))
+                    used, had = (total(usage_by_model(each.reader.spans())) for each in pair)
+                    assert (used.tokens, used.cost) == (had.tokens, had.cost), name
     assert count > 500
 
 
@@ -158,6 +164,43 @@ def test_the_usage_of_an_open_message_comes_back(store: Store, other: Store) -> 
     import_file(other, io.BytesIO(json.dumps(document).encode()))
     (info,) = other.sessions()
     assert (info.tokens, info.spent) == (session.info.tokens, session.info.spent) == (14, Decimal("0.5"))
+
+
+@pytest.mark.parametrize("cost", [None, Decimal("0.5")])
+@pytest.mark.parametrize("thought", [0, 3, 9, 12])
+def test_usage_with_reasoning_comes_back(store: Store, other: Store, thought: int, cost: Decimal | None) -> None:
+    """A usage keeps its sums, unknown costs, and reasoning up to the output."""
+    session = store.create_session(id="ses_used")
+    session.user("hello")
+    with session.assistant("acme/one") as reply:
+        reply.stream_text().append("so")
+        reply.finish("stop", usage=Usage(Tokens(7, 9, thought, cache_read=5), cost))
+    assert opencode_export(session)["messages"][-1]["info"]["tokens"]["output"] == 9 - min(thought, 9)
+    import_file(other, io.BytesIO(b"".join(opencode_pieces(session))))
+    used, had = (total(usage_by_model(each.reader.spans())) for each in (other.session("ses_used"), session))
+    assert used == msgspec.structs.replace(had, reasoning=min(thought, 9))
+
+
+@pytest.mark.parametrize("summary", [None, "They asked for notes."])
+def test_a_compaction_of_the_provider_is_said(store: Store, other: Store, summary: str | None) -> None:
+    """A document names such a compaction, with its readable summary; no model gets it."""
+    session = store.create_session(id="ses_c")
+    session.user("hello")
+    items = (
+        ev.AssistantMessageStarted("msg_a", model=Model("p", "m")),
+        ev.StepStarted("msg_a", "prt_s"),
+        ev.PartStarted("msg_a", "prt_o", Opaque("openai.compaction", '{"encrypted_content":"x"}', "p", text=summary)),
+        ev.StepFinished("msg_a", "prt_z", "stop"),
+        ev.MessageFinished("msg_a", "stop"),
+    )
+    session.append([(1_000, item) for item in items])
+    document = opencode_export(session)
+    assert document_faults(document) == []
+    (said,) = [part for part in document["messages"][-1]["parts"] if part["type"] == "text"]
+    assert said["text"].endswith("(openai.compaction)" if summary is None else f": {summary}")
+    assert (said["synthetic"], said["ignored"]) == (True, True)
+    import_file(other, io.BytesIO(b"".join(opencode_pieces(session))))
+    assert opencode_export(other.session("ses_c")) == document
 
 
 def test_an_import_that_went_on_natively_keeps_its_fields(store: Store) -> None:

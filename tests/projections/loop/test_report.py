@@ -8,15 +8,19 @@ from pathlib import Path
 import pytest
 
 import eventlog
+from eventlog import Store
 from eventlog.events import CompactionStarted
+from eventlog.importers import import_file
 from eventlog.values import Attachment, Limits
 from projections.loop import ContextWindow
 from projections.loop.context.report import WindowReport, preview_compaction, preview_prune, window_report
+from projections.loop.decision.steps import CallModel, Stop
 from projections.tokens.counter import frame_tokens
 from projections.view.neutral import Text
 from projections.view.part_rendering import MEDIA_HEADING
 from projections.window import CompactionPolicy, ContextPolicy, OverflowPolicy, policy_named
 from projections.window.prune.case import CLEARED_TOKENS
+from tests.eventlog.importers.test_claude_code import call, record, write
 from tests.support.cli_sessions import LIMITS, RECORDED, SECRET, recorded, talk
 
 IMAGE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -220,3 +224,38 @@ def test_a_limit_of_messages_is_foretold_as_well(store: eventlog.Store) -> None:
     assert window.compact().completed
     (started,) = [span.item for span in session.reader.spans() if isinstance(span.item, CompactionStarted)]
     assert (started.through, started.tail, started.kept) == (foretold.through, foretold.tail, foretold.kept)
+
+
+SAID = {"type": "text", "text": "It is done."}
+THOUGHT = {"type": "thinking", "thinking": "It may be done.", "signature": "s"}
+LEFT = {
+    "an answer that ended": [record("assistant", "a1", "u1", [SAID], message={"stop_reason": "end_turn"})],
+    "an answer whose end is not told": [record("assistant", "a1", "u1", [SAID])],
+    "a call without a result": [record("assistant", "a1", "u1", [call("c")], message={"stop_reason": "tool_use"})],
+    "thoughts, and nothing behind them": [
+        record("assistant", "a1", "u1", [THOUGHT], message={"stop_reason": "end_turn"})
+    ],
+}
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_an_import_looks_like_no_loop_at_work(store: Store, tmp_path: Path, case: str) -> None:
+    """An imported session shows the step that the next loop does, however the file ends."""
+    path = write(tmp_path / "s.jsonl", [record("user", "u1", None, "go"), *LEFT[case]])
+    session = store.session(import_file(store, path).sessions[0])
+    shown = window_report(ContextWindow(session, environment={})).next_step
+    with ContextWindow(session, environment={}) as window:
+        step = window.next_step()
+    assert type(step) is (Stop if case == "an answer that ended" else CallModel)
+    assert shown.step == ("stop" if isinstance(step, Stop) else "call-model")
+
+
+def test_an_answer_that_another_loop_fills_is_waited_for(store: Store) -> None:
+    """The report of another handle shows an open answer as at work while its owner lives."""
+    session = store.create_session(id="s")
+    session.user("go")
+    with session.assistant("acme/one") as reply:
+        reply.stream_text().append("so")
+        session.flush()
+        shown = window_report(ContextWindow(store.session("s"), environment={})).next_step
+        assert (shown.step, shown.reason) == ("wait", "another-loop")

@@ -194,13 +194,15 @@ def window_now(room: Room, _query: Query) -> dict[str, Any]:
 
 
 def steps(room: Room, query: Query) -> dict[str, Any]:
-    """A page of the model calls, the newest first, and sums over all of them."""
+    """A page of the model calls up to version `before`, the newest first, and sums over all."""
     found, ranges = room.history, room.session.reader.effective_ranges()
-    last = min(number(query, "before", len(found.steps) + 1) - 1, len(found.steps))
-    rows = found.steps[max(0, last - _STEPS) : last]
+    before = number(query, "before", room.session.version + 1)
+    last = bisect_left(found.rows, before, key=lambda row: row.version)
+    rows = found.rows[max(0, last - _STEPS) : last]
     return {
         "steps": [row.as_json(hidden=is_hidden(ranges, row.version)) for row in reversed(rows)],
-        "all": len(found.steps),
+        "all": len(found.rows),
+        "recorded": len(found.steps),
         "more": last > _STEPS,
         "prices": room.session.store.host.models.date,
         **usage_json(found.usage),
@@ -212,7 +214,7 @@ def spent(room: Room, query: Query) -> dict[str, Any]:
 
     With the times of its calls of tools.
     """
-    rows = room.history.steps
+    rows = room.history.rows
     first = bisect_left(rows, number(query, "first", 1), key=lambda row: row.version)
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows[first : first + _SPENT]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eventlog.codec.decoded import Span
     from eventlog.models.catalogue import ModelCatalogue
 
-JUMPS = frozenset(
+_JUMPS = frozenset(
     (
         ev.SessionForked,
         ev.Pruned,
@@ -44,8 +44,6 @@ JUMPS = frozenset(
         ev.MessageFinished,
     )
 )
-"""Events that change the view, or where the conversation goes."""
-
 _CALLS_TIMED = frozenset(("opencode", "claude_code", "codex"))
 """Formats whose recordings say when a call began and when its result came."""
 _STEPS_TIMED = "opencode"
@@ -195,7 +193,7 @@ class History:
                     run.ended, run.failed = span.time, isinstance(item, ev.ToolFailed)
             case _:
                 pass
-        if type(item) in JUMPS or (isinstance(item, ev.PartStarted) and isinstance(item.kind, Opaque)):
+        if is_jump(item):
             self.jumps += self._builder.entries(item, span.first, span.time)
 
     def _answer(self, row: StepRow, event: ev.PartStarted, time: int) -> None:
@@ -235,6 +233,11 @@ class History:
         self.steps.append(row)
         self.rows.append(row)
         self._open[event.message] = row
+
+
+def is_jump(event: ev.Event) -> bool:
+    """Return whether an event changes the view, or where the conversation goes."""
+    return type(event) in _JUMPS or (isinstance(event, ev.PartStarted) and isinstance(event.kind, Opaque))
 
 
 def is_hidden(ranges: list[tuple[int, int]], version: int) -> bool:

@@ -16,7 +16,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.history.ranges import covers
 from eventlog.session.session import Session
 from eventlog.validation import require
-from eventlog.values import Tool
+from eventlog.values import Opaque, Tool
 from projections.reports.usage import UsageTotals, usage_by_model
 
 
@@ -90,7 +90,8 @@ class _Tally:
                 pass
 
     def _part(self, event: ev.PartStarted) -> None:
-        self.parts[str(event.kind.__struct_config__.tag)] += 1
+        is_opaque = isinstance(event.kind, Opaque)
+        self.parts["provider-compaction" if is_opaque else str(event.kind.__struct_config__.tag)] += 1
         if isinstance(event.kind, Tool):
             name = event.kind.tool
             tool = self.tools.setdefault(name, ToolStats(name))

@@ -111,7 +111,8 @@ function partBody(part, message, session, growing, unfolded, run) {
     case "subtask":
       return html`<details class="thought"><summary>Subtask for ${part.tool || "an agent"}: <bdi>${part.title}</bdi></summary><pre tabindex="0" dir="auto">${part.text}</pre></details>`;
     case "compaction":
-      return html`<p class="mark"><span>compaction</span></p>`;
+    case "provider-compaction":
+      return html`<p class="mark"><span>${part.kind === "compaction" ? "compaction" : "compaction of the provider"}</span></p>${part.text && html`<p class="dim small"><bdi>${part.text}</bdi></p>`}`;
     case "patch":
       return html`<details class="thought"><summary>Files changed <span class="dim">${part.text.split("\n").length}</span></summary><pre tabindex="0">${part.text}</pre></details>`;
     default:

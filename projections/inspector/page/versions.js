@@ -47,6 +47,8 @@ export function jumpWords(jump) {
     case "removed":
     case "redacted":
       return name;
+    case "provider-compaction":
+      return `${name}${what.replace(/^[^,]*/, "")}`;
     default:
       return `${name}${what ? `: ${what}` : ""}`;
   }
@@ -54,7 +56,8 @@ export function jumpWords(jump) {
 
 /** The kinds of jumps that have a lane of their own below the slider, and what others are called. */
 const LANES = { pruned: "prune", compacted: "compaction", "rolled-back": "rollback", fork: "fork", other: "other change" };
-const lane = (jump) => (jump.kind in LANES ? jump.kind : jump.kind === "forked" ? "fork" : "other");
+const SAME = { forked: "fork", "provider-compaction": "compacted" };
+export const lane = (jump) => SAME[jump.kind] ?? (jump.kind in LANES ? jump.kind : "other");
 
 function Lanes({ jumps, newest }) {
   const used = Object.keys(LANES).filter((name) => jumps.some((jump) => lane(jump) === name));

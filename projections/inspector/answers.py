@@ -29,10 +29,11 @@ from projections.reports.view_diff import diff
 from projections.server.live_pages import number
 from projections.transcript.message_json import part_json
 from projections.transcript.transcript import Transcript
+from projections.view.assembly import Assembly
 from projections.view.offer import offer_of
 from projections.view.options import DEFAULT
-from projections.view.selection import visible_messages
 from projections.view.system_prompt import system_segments
+from projections.view.targets import addressed
 
 _PAGE = 30
 """Messages of a page."""
@@ -145,7 +146,7 @@ def view(room: Room, query: Query) -> dict[str, Any]:
         "at": at,
         "time": moment.time,
         "event": event_kind(moment.event).replace("-", " "),
-        "messages": len(visible_messages(state, DEFAULT)),
+        "messages": len(Assembly(state, addressed(state, DEFAULT), resolve).view()),
         "system": [visible(segment) for segment in system_segments(state, resolve)],
         "tools": visible(offer_of(state, resolve).tools or ""),
         "model": "" if state.model is None else visible(str(state.model)),

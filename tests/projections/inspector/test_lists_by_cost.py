@@ -16,7 +16,7 @@ from tests.support.encrypted_store import Service
 from tests.support.postgres_server import give_back, new_place
 
 _COSTS = {"dear": (3_000_000, None), "recorded": (10, "2.5"), "cheap": (1_000_000, None)}
-"""By session its tokens, and the recorded cost if there is one; list prices make 3.75 and 1.25."""
+"""By session its tokens and the recorded cost; list prices make 3.75 and 1.25."""
 
 
 def _fill(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""The model calls of a session: those that were imported, and those without a recorded request."""
+"""Model calls of a session: imported ones, and those without a recorded request."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _claude_code(path: Path) -> None:
 
 
 def test_an_imported_step_has_no_time_that_was_not_recorded(tmp_path: Path) -> None:
-    """When a request was sent is unknown, and so is what it took; a call has its recorded time."""
+    """When a request was sent is unknown, and what a step took; calls have their times."""
     _claude_code(tmp_path / "s.jsonl")
     with eventlog.open(tmp_path / "store") as store:
         import_file(store, tmp_path / "s.jsonl")
@@ -75,7 +75,7 @@ def test_an_imported_step_has_no_time_that_was_not_recorded(tmp_path: Path) -> N
 
 
 def test_a_reply_without_a_recorded_request_is_a_step(store: Store) -> None:
-    """It is listed with model, tokens and cost, among those that have a request and a number."""
+    """Model, tokens and cost are listed, among the steps with a request and a number."""
     session = store.create_session(id="by hand")
     session.user("go")
     with session.assistant("acme/one") as reply:

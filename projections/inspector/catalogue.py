@@ -201,7 +201,7 @@ class Catalogue:
             and title in info.title.casefold()
             and (users is None or info.id in users)
         ]
-        waiting, order = 0, _ORDERS[sort]
+        waiting, places = 0, {info.id: _ORDERS[sort](info) for info in found}
         if sort == "cost" or least:
             estimates = self._estimates.of(found, wait="estimates" in query)
             costs = {
@@ -210,8 +210,8 @@ class Catalogue:
             }
             waiting = self._waiting(found, estimates)
             found = [info for info in found if costs[info.id] >= least]
-            order = (lambda info: costs[info.id]) if sort == "cost" else order
-        return sorted(found, key=lambda info: (-order(info), -info.updated, info.id)), waiting
+            places = costs if sort == "cost" else places
+        return sorted(found, key=lambda info: (-places[info.id], -info.updated, info.id)), waiting
 
     @staticmethod
     def _waiting(infos: list[SessionInfo], estimates: Mapping[str, UsageTotals]) -> int:

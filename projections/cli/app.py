@@ -92,7 +92,7 @@ def _report(error: BaseException) -> int:
 
         sys.stderr.write(safe("".join(traceback.format_exception(error))))
     code, text = classify(error)
-    if code is Exit.PIPE:
+    if not text:  # the reader has left
         _discard_output()
     elif isinstance(error, click.exceptions.NoArgsIsHelpError):
         sys.stderr.write(f"{error.message}\n")

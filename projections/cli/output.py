@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
+from projections.cli.exits import Exit, Fault
 from projections.cli.screen import Paged, console, draw, harmful_in_json, is_terminal, safe, wrapped
 from projections.cli.screen import columns as terminal_width
 from projections.reports.wording import counted
@@ -223,6 +224,16 @@ def answer(value: Any, *lines: str, json: bool) -> None:
         return
     for text in lines:
         line(text)
+
+
+@contextmanager
+def verdict(code: Exit) -> Generator[None]:
+    """Print the result that a code is of: the code stands where the reader leaves early."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise Fault("", code) from None
 
 
 def fields(record: Any, *names: str) -> dict[str, Any]:

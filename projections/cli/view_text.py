@@ -27,7 +27,8 @@ def print_view(view: ModelView, *, longest: int | None = None) -> None:
             output.block(shortened(text, longest), mark)
             for file in part.files if isinstance(part, Result) else ():
                 output.block(_file(file), "<- ")
-    output.heading(f"{counted(len(view.messages), 'message')}, {counted(view.tokens, 'token')}, version {view.version}")
+    messages = f"{counted(len(view.messages), 'message')} of the view"
+    output.heading(f"{messages}, {counted(view.tokens, 'token')}, version {view.version}")
 
 
 def shortened(text: str, longest: int | None) -> str:

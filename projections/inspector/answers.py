@@ -29,10 +29,11 @@ from projections.reports.view_diff import diff
 from projections.server.live_pages import number
 from projections.transcript.message_json import part_json
 from projections.transcript.transcript import Transcript
+from projections.view.assembly import Assembly
 from projections.view.offer import offer_of
 from projections.view.options import DEFAULT
-from projections.view.selection import visible_messages
 from projections.view.system_prompt import system_segments
+from projections.view.targets import addressed
 
 _PAGE = 30
 """Messages of a page."""
@@ -145,7 +146,7 @@ def view(room: Room, query: Query) -> dict[str, Any]:
         "at": at,
         "time": moment.time,
         "event": event_kind(moment.event).replace("-", " "),
-        "messages": len(visible_messages(state, DEFAULT)),
+        "messages": len(Assembly(state, addressed(state, DEFAULT), resolve).view()),
         "system": [visible(segment) for segment in system_segments(state, resolve)],
         "tools": visible(offer_of(state, resolve).tools or ""),
         "model": "" if state.model is None else visible(str(state.model)),
@@ -194,13 +195,15 @@ def window_now(room: Room, _query: Query) -> dict[str, Any]:
 
 
 def steps(room: Room, query: Query) -> dict[str, Any]:
-    """A page of the model calls, the newest first, and sums over all of them."""
+    """A page of the model calls up to version `before`, the newest first, and sums over all."""
     found, ranges = room.history, room.session.reader.effective_ranges()
-    last = min(number(query, "before", len(found.steps) + 1) - 1, len(found.steps))
-    rows = found.steps[max(0, last - _STEPS) : last]
+    before = number(query, "before", room.session.version + 1)
+    last = bisect_left(found.rows, before, key=lambda row: row.version)
+    rows = found.rows[max(0, last - _STEPS) : last]
     return {
         "steps": [row.as_json(hidden=is_hidden(ranges, row.version)) for row in reversed(rows)],
-        "all": len(found.steps),
+        "all": len(found.rows),
+        "recorded": len(found.steps),
         "more": last > _STEPS,
         "prices": room.session.store.host.models.date,
         **usage_json(found.usage),
@@ -212,7 +215,7 @@ def spent(room: Room, query: Query) -> dict[str, Any]:
 
     With the times of its calls of tools.
     """
-    rows = room.history.steps
+    rows = room.history.rows
     first = bisect_left(rows, number(query, "first", 1), key=lambda row: row.version)
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows[first : first + _SPENT]:

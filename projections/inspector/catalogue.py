@@ -30,7 +30,7 @@ _LOOKED_AT = 100
 """Sessions that a search for a state reads first; then twice as many."""
 _SLICE = 0.15
 """Seconds of looking for them, or of estimating costs, until the page asks for more."""
-_ESTIMATED = 20_000
+_ESTIMATED = 50_000
 """Sessions whose estimates are remembered."""
 _FOUND = 200
 """Sessions of a search in the titles, at most."""
@@ -139,36 +139,45 @@ class Catalogue:
 
         It has the sessions of a `scope`, `archived` or not, `subsessions` or not, in a `state`,
         below a `parent`, with a `text` in the title, active `since` then and before `until` (UTC
-        milliseconds), that cost so many US dollars by what was recorded, and used a `model`.
+        milliseconds), that cost at least so many US dollars, and used a `model`. Costs are those
+        that the list shows: recorded, and estimated for the calls without one.
 
         Sessions of a state are looked for in the order of the list, for a fraction of a second: a
         page may have few of them, or none, and a cursor with which the search goes on. `estimates`
-        of costs that are not known yet take another fraction.
+        of costs that are not known yet take another fraction; `unestimated` sessions, of a list by
+        cost, stand where their recorded costs put them, until a later page knows more.
         """
         infos: list[SessionInfo] = []
         looked, end, state = 0, monotonic() + _SLICE, query.get("state")
         limit = number(query, "limit", 50, least=1, most=_LISTED)
         size, cursor = _LOOKED_AT if state else limit, query.get("cursor")
         archived, subsessions = (_YES.get(query.get(name, "")) for name in ("archived", "subsessions"))
-        chosen = None if _SPECIAL.isdisjoint(query) else self._chosen(query, archived, subsessions)
+        chosen, unestimated = None, 0
+        if not _SPECIAL.isdisjoint(query):
+            chosen, unestimated = self._chosen(query, archived, subsessions)
         start = 0 if chosen is None else number(query, "cursor", 0)
         while True:
             if chosen is None:
-                page = self.store.newest_sessions(
+                newest = self.store.newest_sessions(
                     query.get("scope"), archived=archived, subsessions=subsessions, cursor=cursor, limit=size
                 )
-                found, cursor = [*page.sessions], page.next
+                found, cursor = [*newest.sessions], newest.next
             else:
                 found, start = [*map(self.with_state, chosen[start : start + size])], start + size
                 cursor = str(start) if start < len(chosen) else None
             infos += [info for info in found if not state or info.state == state]
             looked += len(found)
             if not state or cursor is None or len(infos) >= limit or monotonic() > end:
-                return self.listed(infos, wait="estimates" in query) | {"next": cursor, "looked": looked}
+                page = self.listed(infos, wait="estimates" in query)
+                page["estimating"] |= unestimated > 0
+                return page | {"next": cursor, "looked": looked, "unestimated": unestimated}
             size *= 2
 
-    def _chosen(self, query: Query, archived: bool | None, subsessions: bool | None) -> list[SessionInfo]:
-        """All sessions that a special list has, in its order; it reads the heads of all."""
+    def _chosen(self, query: Query, archived: bool | None, subsessions: bool | None) -> tuple[list[SessionInfo], int]:
+        """All sessions that a special list has, in its order, and how many wait for an estimate.
+
+        It reads the heads of all, and for an order or a bound by cost the usage of unpriced calls.
+        """
         sort, scope, parent, model = query.get("sort", ""), *map(query.get, ("scope", "parent", "model"))
         if sort not in _ORDERS:
             raise CallError(f"sort is one of {', '.join(filter(None, _ORDERS))}, not {brief(sort)}")
@@ -189,11 +198,25 @@ class Catalogue:
             and (parent is None or info.parent == parent)
             and (subsessions is None or (info.parent in known) == subsessions)
             and since <= info.updated < until
-            and (info.spent or 0) >= least
             and title in info.title.casefold()
             and (users is None or info.id in users)
         ]
-        return sorted(found, key=lambda info: (-_ORDERS[sort](info), -info.updated, info.id))
+        waiting, places = 0, {info.id: _ORDERS[sort](info) for info in found}
+        if sort == "cost" or least:
+            estimates = self._estimates.of(found, wait="estimates" in query)
+            costs = {
+                info.id: (info.spent or 0) + (estimates[info.id].estimate if info.id in estimates else 0)
+                for info in found
+            }
+            waiting = self._waiting(found, estimates)
+            found = [info for info in found if costs[info.id] >= least]
+            places = costs if sort == "cost" else places
+        return sorted(found, key=lambda info: (-places[info.id], -info.updated, info.id)), waiting
+
+    @staticmethod
+    def _waiting(infos: list[SessionInfo], estimates: Mapping[str, UsageTotals]) -> int:
+        """Return how many sessions have calls whose cost is still to be estimated."""
+        return sum(bool(info.unpriced) and not info.locked and info.id not in estimates for info in infos)
 
     def _users(self, model: str) -> frozenset[str]:
         """The sessions that used a model, as they were at most some seconds ago."""
@@ -219,8 +242,7 @@ class Catalogue:
             estimate = str(sums.estimate) if sums is not None and sums.estimated else None
             unknown = info.unpriced if sums is None else sums.unknown
             rows.append(info_json(info) | {"estimate": estimate, "unknown": unknown})
-        waiting = any(info.unpriced and not info.locked and info.id not in estimates for info in shown)
-        return {"sessions": rows, "estimating": waiting}
+        return {"sessions": rows, "estimating": self._waiting(shown, estimates) > 0}
 
     def scopes(self) -> list[dict[str, Any]]:
         """The scopes with the number of their sessions, the largest first."""

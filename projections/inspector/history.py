@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from eventlog import Session
     from eventlog.codec.decoded import Span
     from eventlog.models.catalogue import ModelCatalogue
-    from eventlog.values import Model
 
-JUMPS = frozenset(
+_JUMPS = frozenset(
     (
         ev.SessionForked,
         ev.Pruned,
@@ -45,8 +44,10 @@ JUMPS = frozenset(
         ev.MessageFinished,
     )
 )
-"""Events that change the view, or where the conversation goes."""
-
+_CALLS_TIMED = frozenset(("opencode", "claude_code", "codex"))
+"""Formats whose recordings say when a call began and when its result came."""
+_STEPS_TIMED = "opencode"
+"""The format whose recordings say when a request was sent; others time what is finished."""
 _ANSWERS = {"allow": "allowed", "deny": "denied", "stop": "stopped"}
 
 
@@ -64,15 +65,19 @@ class ToolRun(msgspec.Struct):
 class StepRow(msgspec.Struct):
     """One model call as it was recorded."""
 
-    number: int
+    number: int | None
+    """Its place among the recorded requests, from 1; None of a reply that has none."""
     version: int
     time: int
     message: str
     purpose: str
     model: str
-    counted: int | None
-    view_version: int | None
+    counted: int | None = None
+    view_version: int | None = None
+    timed: bool = False
+    """Whether `time` is that of the request, and not of a record that was written later."""
     ended: int | None = None
+    """When the answer ended, before its calls ran."""
     failed: bool = False
     first: int | None = None
     """When the first part of the answer began."""
@@ -80,9 +85,19 @@ class StepRow(msgspec.Struct):
     usage: UsageTotals = msgspec.field(default_factory=UsageTotals)
     """Recorded usage; some programs record it in pieces."""
 
+    def since(self, time: int | None) -> int | None:
+        """Milliseconds from the request to a moment of the answer; None where not recorded.
+
+        An answer that begins with its request was recorded as a whole, after it had come.
+        """
+        whole = self.first is not None and self.first <= self.time
+        return None if not self.timed or time is None or whole or time <= self.time else time - self.time
+
     def as_json(self, *, hidden: bool) -> dict[str, Any]:
         """The row as JSON values."""
-        return {**shortened(msgspec.to_builtins(self), MOST), **usage_json(self.usage), "hidden": hidden}
+        wait = self.since(self.first) if self.ended is None or (self.first or 0) < self.ended else None
+        times = {"took": self.since(self.ended), "wait": wait}
+        return {**shortened(msgspec.to_builtins(self), MOST), **usage_json(self.usage), **times, "hidden": hidden}
 
 
 def usage_json(usage: UsageTotals) -> dict[str, Any]:
@@ -105,6 +120,9 @@ class History:
         """`models` estimate the cost of calls that have none."""
         self.version: int = 0
         self.steps: list[StepRow] = []
+        """Calls whose request was recorded."""
+        self.rows: list[StepRow] = []
+        """All calls, those of replies that were recorded without a request as well."""
         self.jumps: list[TimelineEntry] = []
         self.messages: list[int] = []
         """Versions at which messages begin, ascending."""
@@ -114,10 +132,13 @@ class History:
         """By call the version of its result, if that has files."""
         self._models = models
         self._builder = TimelineBuilder()
-        self._models_of: dict[str, Model | None] = {}
+        self._begun: dict[str, tuple[int, ev.AssistantMessageStarted]] = {}
+        """By message its time and its beginning."""
+        self._format = ""
+        """The format that the session was imported from."""
         self._open: dict[str, StepRow] = {}
         """The newest step of each message."""
-        self._runs: dict[str, ToolRun] = {}
+        self._runs: dict[str, tuple[StepRow, ToolRun]] = {}
         """The calls that have no result yet."""
 
     def catch_up(self, session: Session) -> None:
@@ -139,57 +160,84 @@ class History:
         if isinstance(item, DeltaRun):
             return
         match item:
+            case ev.SessionStarted():
+                self._format = "" if item.origin is None else item.origin.format
             case ev.AssistantMessageStarted():
-                self._models_of[item.message] = item.model
+                self._begun[item.message] = span.time, item
                 self.messages.append(span.first)
             case ev.UserMessageAdded():
                 self.messages.append(span.first)
             case ev.StepStarted():
                 self._begin(item, span)
-            case ev.StepFinished() if item.message in self._open:
-                self._open[item.message].ended = span.time
+            case ev.StepFinished() if (row := self._open.get(item.message)) is not None:
+                row.ended = row.ended or span.time
             case ev.UsageRecorded():
                 self.usage.add(item, self._models)
-                if (row := self._open.get(item.message or "")) is not None:
+                if (row := self._row(item.message, span.first, used=True)) is not None:
                     row.usage.add(item, self._models)
                     row.failed = item.failed
-            case ev.PartStarted() if item.message in self._open:
-                self._answer(self._open[item.message], item, span.time)
-            case ev.ToolRunning() if item.part in self._runs:
-                self._runs[item.part].began = span.time
+            case ev.PartStarted() if (row := self._row(item.message, span.first)) is not None:
+                self._answer(row, item, span.time)
+            case ev.ToolRunning() | ev.CallAsked() if item.part in self._runs:
+                row, run = self._runs[item.part]
+                row.ended = row.ended or span.time
+                if isinstance(item, ev.ToolRunning) and (not self._format or self._format in _CALLS_TIMED):
+                    run.began = span.time
             case ev.CallAnswered() if item.part in self._runs:
-                self._runs[item.part].answer = _ANSWERS[item.verdict] + (item.by and f" by {item.by}")
+                self._runs[item.part][1].answer = _ANSWERS[item.verdict] + (item.by and f" by {item.by}")
             case ev.ToolCompleted() | ev.ToolFailed():
                 if isinstance(item, ev.ToolCompleted) and item.attachments:
                     self.attached[item.part] = span.first
-                if (run := self._runs.pop(item.part, None)) is not None:
+                if (found := self._runs.pop(item.part, None)) is not None:
+                    run = found[1]
                     run.ended, run.failed = span.time, isinstance(item, ev.ToolFailed)
             case _:
                 pass
-        if type(item) in JUMPS or (isinstance(item, ev.PartStarted) and isinstance(item.kind, Opaque)):
+        if is_jump(item):
             self.jumps += self._builder.entries(item, span.first, span.time)
 
     def _answer(self, row: StepRow, event: ev.PartStarted, time: int) -> None:
         if not isinstance(event.kind, (Text, Reasoning, Tool)):
             return
         row.first = time if row.first is None else row.first
+        row.ended = None  # the answer goes on
         if isinstance(event.kind, Tool):
-            run = self._runs[event.part] = ToolRun(event.part, event.kind.tool)
-            row.tools.append(run)
+            row.tools.append(ToolRun(event.part, event.kind.tool))
+            self._runs[event.part] = row, row.tools[-1]
+
+    def _row(self, message: str | None, version: int, *, used: bool = False) -> StepRow | None:
+        """Return the newest call of a reply; one without a request gets a row without a number."""
+        if message in self._open or message not in self._begun:
+            return self._open.get(message or "")
+        time, begun = self._begun[message]
+        if begun.model is None and begun.summary and not used:
+            return None  # written without a model
+        purpose = "summary" if begun.summary else "turn"
+        row = self._open[message] = StepRow(None, version, time, message, purpose, str(begun.model or ""))
+        self.rows.append(row)
+        return row
 
     def _begin(self, event: ev.StepStarted, span: Span) -> None:
+        begun = self._begun.get(event.message)
         row = StepRow(
             number=len(self.steps) + 1,
             version=span.first,
             time=span.time,
             message=event.message,
             purpose=event.purpose,
-            model=str(self._models_of.get(event.message) or ""),
+            model="" if begun is None else str(begun[1].model or ""),
             counted=event.counted,
             view_version=event.view_version,
+            timed=event.view_version is not None or self._format in {"", _STEPS_TIMED},
         )
         self.steps.append(row)
+        self.rows.append(row)
         self._open[event.message] = row
+
+
+def is_jump(event: ev.Event) -> bool:
+    """Return whether an event changes the view, or where the conversation goes."""
+    return type(event) in _JUMPS or (isinstance(event, ev.PartStarted) and isinstance(event.kind, Opaque))
 
 
 def is_hidden(ranges: list[tuple[int, int]], version: int) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from eventlog import events as ev
 from eventlog.values import File, Reasoning, Subtask, Text, Tool
 from projections.exports.html_text import visible
-from projections.inspector.history import JUMPS
+from projections.inspector.history import is_jump
 from projections.inspector.large_text import beginning, full_size
 from projections.inspector.markup import prose_html
 from projections.inspector.message_json import gist
@@ -64,7 +64,7 @@ def _scenes(session: Session, recorded: Recorded, builder: TimelineBuilder) -> I
             yield {"op": "fail", "part": event.part, "text": visible(short(event.error))}
         case ev.MessageFinished():
             yield {"op": "finish", "message": event.message, "reason": event.reason or ""}
-        case _ if type(event) in JUMPS:
+        case _ if is_jump(event):
             for entry in builder.entries(event, recorded.version, recorded.time):
                 yield {"op": "note", "kind": entry.kind, "what": visible(entry.what)}
         case _:

@@ -40,7 +40,7 @@ _SLICE = 0.4
 """Seconds of one call."""
 _COUNTED = 4_000_000
 """Characters of a text that are counted: more fill any window."""
-_SHRINKING = frozenset(("pruned", "compacted", "rolled-back", "restored", "compaction-undone"))
+_SHRINKING = frozenset(("pruned", "compacted", "provider-compaction", "rolled-back", "restored", "compaction-undone"))
 
 
 def sample(history: History, points: int = POINTS) -> list[int]:

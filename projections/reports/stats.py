@@ -1,7 +1,8 @@
 """Counts of a session: messages, parts, tools, deltas, events by kind, and usage.
 
-Messages, parts and tools are counted in the effective history, which a rollback shortens. Events,
-deltas and usage are counted in everything that was recorded. No body is read.
+Messages, parts and tools are counted in the effective history, which a rollback shortens; messages
+that were removed are not counted. Events, deltas and usage are counted in everything that was
+recorded. No body is read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.history.ranges import covers
 from eventlog.session.session import Session
 from eventlog.validation import require
-from eventlog.values import Tool
+from eventlog.values import Opaque, Tool
 from projections.reports.usage import UsageTotals, usage_by_model
 
 
@@ -59,8 +60,8 @@ class _Tally:
     """Counts in the effective history."""
 
     def __init__(self) -> None:
-        self.users = 0
-        self.assistants = 0
+        self.roles: dict[str, str] = {}
+        """By message that was not removed."""
         self.parts: Counter[str] = Counter()
         self.tools: dict[str, ToolStats] = {}
         self._calls: dict[str, tuple[ToolStats, str]] = {}
@@ -69,9 +70,11 @@ class _Tally:
         """Count one event."""
         match event:
             case ev.UserMessageAdded():
-                self.users += 1
+                self.roles[event.message] = "user"
             case ev.AssistantMessageStarted():
-                self.assistants += 1
+                self.roles[event.message] = "assistant"
+            case ev.MessageRemoved():
+                self.roles.pop(event.message, None)
             case ev.PartStarted():
                 self._part(event)
             case ev.StepStarted():
@@ -90,7 +93,8 @@ class _Tally:
                 pass
 
     def _part(self, event: ev.PartStarted) -> None:
-        self.parts[str(event.kind.__struct_config__.tag)] += 1
+        is_opaque = isinstance(event.kind, Opaque)
+        self.parts["provider-compaction" if is_opaque else str(event.kind.__struct_config__.tag)] += 1
         if isinstance(event.kind, Tool):
             name = event.kind.tool
             tool = self.tools.setdefault(name, ToolStats(name))
@@ -131,6 +135,7 @@ def session_stats(session: Session) -> SessionStats:
             spending[span.first <= base].append(span)
         elif covers(ranges, span.first):
             tally.count(item)
+    messages = Counter(tally.roles.values())
     return SessionStats(
         version=version,
         events=info.events,
@@ -139,8 +144,8 @@ def session_stats(session: Session) -> SessionStats:
         kinds=dict(kinds.most_common()),
         deltas=deltas,
         delta_characters=characters,
-        user_messages=tally.users,
-        assistant_messages=tally.assistants,
+        user_messages=messages["user"],
+        assistant_messages=messages["assistant"],
         parts=dict(tally.parts.most_common()),
         tools=sorted(tally.tools.values(), key=lambda tool: (-tool.calls, tool.tool)),
         usage=usage_by_model(spending[0], models),

@@ -150,6 +150,10 @@ class TimelineBuilder:
                 self._steps[event.message] = self._next("step"), 0
             case ev.UsageRecorded():
                 yield self._usage(event, version, time)
+            case ev.PartStarted(kind=Opaque() as kind):
+                reads = f"{event.part}, for {kind.target if kind.text is None else 'all targets'}"
+                number = self._next("provider-compaction")
+                yield TimelineEntry(version, time, "provider-compaction", reads, number=number)
             case ev.PartStarted():
                 self._tools[event.part] = getattr(event.kind, "tool", "")
             case ev.Pruned():
@@ -226,8 +230,6 @@ def _describe(event: ev.Event) -> tuple[str, str] | None:
             return "media-replaced", f"{event.part}: {event.mime} {event.name}".rstrip()
         case ev.MediaRestored():
             return "media-restored", event.part
-        case ev.PartStarted(kind=Opaque() as kind):
-            return "provider-compaction", f"{event.part}, for {kind.target if kind.text is None else 'all targets'}"
         case ev.CompactionRequested():
             return "compaction-requested", _request(event)
         case ev.CompactionFailed():

@@ -281,7 +281,7 @@ def _compaction(part: CompactionPart, _lacking: _Lacking, _resolve: Resolver) ->
 
 def _opaque(part: OpaquePart, lacking: _Lacking, _resolve: Resolver) -> TranscriptPart:
     text = () if part.opaque.text is None else (part.opaque.text,)
-    return TranscriptPart(part.id, "opaque", _say("text", text, lacking), removed=part.removed)
+    return TranscriptPart(part.id, "provider-compaction", _say("text", text, lacking), removed=part.removed)
 
 
 _CONVERTERS: dict[type[Part], Callable[[Any, _Lacking, Resolver], TranscriptPart]] = {

@@ -31,6 +31,7 @@ ON_SERVER = frozenset(
         "test_async_subscription",
         "test_everything_machine",
         "test_ids_and_requests",
+        "test_lists_by_cost",
         "test_names",
         "test_pipeline",
         "test_request_races",

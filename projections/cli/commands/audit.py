@@ -42,17 +42,19 @@ def audit(session: Session, *, step: int | None, json: bool) -> Exit:
         if rebuilt is not None:
             request = msgspec.to_builtins({**rebuilt._asdict(), "messages": list(rebuilt.messages)})
     verdicts = Counter(audited.verdict for audited in steps)
-    if json:
-        counts = {verdict: verdicts[verdict] for verdict in ("match", "mismatch", "unknown", "redacted")}
-        document = {"session": session.id, "version": session.version, "verdicts": counts, "steps": steps}
-        output.document(document if step is None else {**document, "request": request})
-    else:
-        _print_steps(steps)
-        told = ", ".join(f"{count} {name}" for name, count in verdicts.items())
-        output.line(f"{counted(len(steps), 'step')}: {told or _NO_STEPS}")
-        if request is not None:
-            output.document(request, indent=2)
-    return Exit.FAULTS if verdicts["mismatch"] else Exit.OK
+    code = Exit.FAULTS if verdicts["mismatch"] else Exit.OK
+    with output.verdict(code):
+        if json:
+            counts = {verdict: verdicts[verdict] for verdict in ("match", "mismatch", "unknown", "redacted")}
+            document = {"session": session.id, "version": session.version, "verdicts": counts, "steps": steps}
+            output.document(document if step is None else {**document, "request": request})
+        else:
+            _print_steps(steps)
+            told = ", ".join(f"{count} {name}" for name, count in verdicts.items())
+            output.line(f"{counted(len(steps), 'step')}: {told or _NO_STEPS}")
+            if request is not None:
+                output.document(request, indent=2)
+    return code
 
 
 def _print_steps(steps: list[AuditedStep]) -> None:

@@ -53,8 +53,12 @@ def verify(context: Context, session: str | None, *, deep: bool, against: str | 
     except DamagedError as error:
         report = verifying.StoreReport([str(error)])
     reports = [_session_report(each) for each in report.sessions]
-    output.answer({"sound": report.sound, "store": report.problems, "sessions": reports}, *_lines(report), json=json)
-    return Exit.FAULTS if not report.sound else Exit.OK
+    code = Exit.OK if report.sound else Exit.FAULTS
+    with output.verdict(code):
+        output.answer(
+            {"sound": report.sound, "store": report.problems, "sessions": reports}, *_lines(report), json=json
+        )
+    return code
 
 
 def _id_of(store: Store, session: str) -> str:

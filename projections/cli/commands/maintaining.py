@@ -94,8 +94,10 @@ def repair(context: Context, *, into: Path | str, json: bool) -> Exit:
         first = "?" if loss.first is None else loss.first
         versions = "" if loss.last is None else f" from version {first} to {loss.last}"
         lines.append(f"lost: {loss.session or 'store'}{versions}: {loss.problem}")
-    output.answer({"to": shown(into), **output.fields(result)}, *lines, json=json)
-    return Exit.FAULTS if result.losses else Exit.OK
+    code = Exit.FAULTS if result.losses else Exit.OK
+    with output.verdict(code):
+        output.answer({"to": shown(into), **output.fields(result)}, *lines, json=json)
+    return code
 
 
 @command(writing)

@@ -15,6 +15,7 @@ from projections.cli.view_text import print_view
 from projections.cli.window_options import model_named
 from projections.cli.words import Number, command, integer
 from projections.reports.wording import moment, policy_named
+from projections.requests.forms import FORMS, RequestForm
 
 if TYPE_CHECKING:
     from eventlog import Session
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from projections.view.model_view import ModelView
     from projections.view.options import Capability, RenderOptions
 
-_FORMS = {"openai": "openai-chat", "responses": "openai-responses", "anthropic": "anthropic", "ai-sdk": "ai-sdk"}
-"""The names of `projections.requests.forms`."""
 _AT = integer("--at", least=1, metavar="V", help="The view right after this version [default: the newest].")
 
 
@@ -31,10 +30,9 @@ _AT = integer("--at", least=1, metavar="V", help="The view right after this vers
 @_AT
 @option(
     "--format",
-    type=Choice(["neutral", *_FORMS]),
+    type=Choice(["neutral", *FORMS]),
     default="neutral",
-    help="Form of the messages: openai is OpenAI's Chat Completions, responses its Responses API, ai-sdk the "
-    "ModelMessages of the AI SDK.",
+    help="Form of the messages, of `projections.requests.forms`.",
 )
 @option("--preset", type=Choice(["default", "opencode-1.18"]), default="default", help="How the history is rendered.")
 @option(
@@ -106,9 +104,7 @@ def _request(view: ModelView, format: str) -> list[Any] | dict[str, Any]:
         import msgspec
 
         return [msgspec.to_builtins(message) for message in view.messages]
-    from projections.requests.forms import RequestForm
-
-    body = RequestForm(_FORMS[format]).body(view.messages, view.system)
+    body = RequestForm(format).body(view.messages, view.system)
     return body["messages"] if body.keys() == {"messages"} else body
 
 

@@ -79,7 +79,7 @@ def _print_size(report: WindowReport) -> None:
     output.heading(f"{report.session}: {report.tokens:,} tokens {of}")
     model = report.model or "no model"
     output.line(
-        f"{counted(report.messages, 'message')}, version {report.version}, {model}, {report.preset}, {report.counter}"
+        f"{counted(report.messages, 'message')} of the view, version {report.version}, {model}, {report.preset}, {report.counter}"
     )
 
 

@@ -141,7 +141,7 @@ function Session({ id, path, query }) {
           ? html`<span class="mono">${info.id}</span>
               ${info.scope && html`<span><bdi>${info.scope}</bdi></span>`}
               ${info.model && html`<span>${info.model}</span>`}
-              <span>${counted(info.messages, "message")}</span>
+              <span title="of the transcript, neither removed nor rolled back">${counted(info.messages, "message")}</span>
               <span>${counted(info.events, "event")}</span>
               ${info.tokens > 0 && html`<span>${compact(info.tokens)} tokens</span>`}
               ${(info.cost || info.estimate) && html`<span><${Cost} ...${info} /></span>`}

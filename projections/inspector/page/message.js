@@ -55,7 +55,6 @@ export class Message extends Component {
           <span class="when-said">
             <time class="dim">${moment(message.created)}</time>
             ${spent && html`<${Spent} steps=${spent} />`}
-            ${message.finished && message.finished > message.created ? html`<span class="dim">${duration(message.finished - message.created)}</span>` : null}
             <span class="copies"><${Copy} label="Markdown" what="this message as Markdown" text=${() => copies(session, message).then((found) => found.markdown)} /><${Copy} label="JSON" what="this message as JSON" text=${() => copies(session, message).then((found) => JSON.stringify(found.json, null, 2))} /></span>
             <a class="version" href=${link("s", session, "versions") + `?at=${message.version}`} title="What the model saw then">v${message.version}</a>
           </span>
@@ -72,21 +71,20 @@ export class Message extends Component {
 
 const copies = (session, message) => get("copies", { session, version: message.version, at: message.at });
 
-/** Tokens, cost and the time to the first part of the answer, of all model calls of a message. */
+/** Tokens, cost and times of all model calls of a message. */
 function Spent({ steps }) {
   const sum = (value) => steps.reduce((total, step) => total + Number(value(step) || 0), 0);
   const known = steps.filter((step) => step.reported !== null);
   const [cost, estimate] = ["cost", "estimate"].map((name) => (steps.some((step) => step[name] !== null) ? sum((step) => step[name]) : null));
-  const wait = firstAfter(steps[0]);
+  const { wait } = steps[0];
+  const took = steps.every((step) => step.took !== null) && sum((step) => step.took);
   return html`
     ${known.length > 0 && html`<span class="dim" title="Tokens of the requests, and of the answers">${compact(sum((step) => step.reported))} → ${compact(sum((step) => step.output))} tokens</span>`}
     ${(cost !== null || estimate !== null) && html`<span class="dim"><${Cost} cost=${cost} estimate=${estimate} /></span>`}
     ${wait !== null && html`<span class="dim" title="Time until the answer began">first after ${duration(wait)}</span>`}
+    ${took > 0 && html`<span class="dim" title="Time of the model calls, without their tools">${duration(took)}</span>`}
   `;
 }
-
-/** Milliseconds until the answer of a model call began to come; null if it came as a whole. */
-export const firstAfter = (step) => (step.first !== null && step.first > step.time && step.first < (step.ended ?? Infinity) ? step.first - step.time : null);
 
 export const ran = (run) => (run && run.began !== null && run.ended !== null ? duration(run.ended - run.began) : "");
 
@@ -113,7 +111,8 @@ function partBody(part, message, session, growing, unfolded, run) {
     case "subtask":
       return html`<details class="thought"><summary>Subtask for ${part.tool || "an agent"}: <bdi>${part.title}</bdi></summary><pre tabindex="0" dir="auto">${part.text}</pre></details>`;
     case "compaction":
-      return html`<p class="mark"><span>compaction</span></p>`;
+    case "provider-compaction":
+      return html`<p class="mark"><span>${part.kind === "compaction" ? "compaction" : "compaction of the provider"}</span></p>${part.text && html`<p class="dim small"><bdi>${part.text}</bdi></p>`}`;
     case "patch":
       return html`<details class="thought"><summary>Files changed <span class="dim">${part.text.split("\n").length}</span></summary><pre tabindex="0">${part.text}</pre></details>`;
     default:

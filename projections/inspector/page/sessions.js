@@ -122,6 +122,7 @@ export function Sessions({ query }) {
       <${Failed} error=${error} />
       ${list === null && !error ? html`<${Loading} />` : null}
       ${looking ? html`<p class="dim" role="status">Looking for ${state} sessions: ${count(pages.reduce((sum, page) => sum + page.looked, 0))} looked at so far …</p>` : null}
+      ${list?.unestimated ? html`<p class="dim" role="status">Costs of ${counted(list.unestimated, "session")} are still to be estimated by list prices: the order may change …</p>` : null}
       ${list && !looking && !sessions.length ? html`<div class="empty"><p>No session here.</p><p class="dim">${text || state || narrowed || scope !== null ? "Change the filters above." : html`Import some: <code>eventlog import FILE</code>, or see <code>eventlog demo</code>.`}</p></div>` : null}
       <ol class="rows" ref=${rows} aria-label="Sessions">
         ${sessions.map((info) => html`<${Row} key=${info.id} info=${info} families=${unfolded ? {} : families || {}} waiting=${info.unpriced > 0 && pages.some((page) => page.estimating)} />`)}

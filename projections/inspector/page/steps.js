@@ -1,7 +1,7 @@
 // Every model call: the exact request, its digest and whether it matches, tokens and cost.
 import { html, useEffect, useRef, useState, useKeys, useLoaded, Cost, Failed, Loading, compact, count, counted, duration, link, moment } from "./ui.js";
 import { get } from "./api.js";
-import { Given, firstAfter, ran } from "./message.js";
+import { Given, ran } from "./message.js";
 
 const VERDICTS = {
   match: ["match", "the request rebuilt from the log has the recorded digest"],
@@ -11,8 +11,8 @@ const VERDICTS = {
 };
 
 const COLUMNS = [
-  ["took", (step) => (step.ended ? duration(step.ended - step.time) : "–"), "from the request to the end of the answer"],
-  ["first", (step) => (firstAfter(step) === null ? "–" : duration(firstAfter(step))), "from the request until the answer began"],
+  ["took", (step) => (step.took === null ? "–" : duration(step.took)), "from the request to the end of the answer, before its tools ran; – if not recorded"],
+  ["first", (step) => (step.wait === null ? "–" : duration(step.wait)), "from the request until the answer began"],
   ["counted in", (step) => count(step.counted), "tokens of the request, counted before it was sent"],
   ["reported in", (step) => count(step.reported), "tokens of the request, as the provider reported them, cached ones included"],
   ["from cache", (step) => (step.input + step.cache_read ? `${Math.round((100 * step.cache_read) / (step.input + step.cache_read + step.cache_write))} %` : "–"), "share of these that the provider read from its cache"],
@@ -66,8 +66,8 @@ function List({ id }) {
     try {
       const page = await get("steps", { session: id, before });
       setPages((known) => [...(before ? known : []), page]);
-      if (!page.steps.length) return;
-      const numbers = page.steps.map((step) => step.number);
+      const numbers = page.steps.map((step) => step.number).filter(Boolean);
+      if (!numbers.length) return;
       const found = await get("verdicts", { session: id, first: Math.min(...numbers), last: Math.max(...numbers) });
       setVerdicts((known) => ({ ...known, ...Object.fromEntries(found.steps.map((step) => [step.number, step])) }));
     } catch (failure) {
@@ -88,21 +88,21 @@ function List({ id }) {
       <${Failed} error=${error} />
       ${!pages && !error && html`<${Loading} />`}
       ${sums && html`<${Headline} id=${id} />`}
-      ${sums && html`<p class="sums"><span><b>${count(sums.all)}</b> steps</span><span><b>${compact(sums.reported ?? 0)}</b> tokens in</span><span><b>${sums.reported ? Math.round((100 * sums.cache_read) / sums.reported) : 0} %</b> from a cache</span><span><b>${compact(sums.output)}</b> tokens out</span><span>cost <b><${Cost} ...${sums} /></b>${sums.unknown ? `, not known for ${counted(sums.unknown, "call")}` : ""}${sums.estimate ? `, by list prices of ${sums.prices}` : ""}</span></p>`}
+      ${sums && html`<p class="sums"><span><b>${count(sums.all)}</b> steps${sums.recorded < sums.all ? `, the request of ${count(sums.all - sums.recorded)} was not recorded` : ""}</span><span><b>${compact(sums.reported ?? 0)}</b> tokens in</span><span><b>${sums.reported ? Math.round((100 * sums.cache_read) / sums.reported) : 0} %</b> from a cache</span><span><b>${compact(sums.output)}</b> tokens out</span><span>cost <b><${Cost} ...${sums} /></b>${sums.unknown ? `, not known for ${counted(sums.unknown, "call")}` : ""}${sums.estimate ? `, by list prices of ${sums.prices}` : ""}</span></p>`}
       ${sums && !rows.length && html`<div class="empty"><p>No model call is recorded.</p></div>`}
       ${rows.length > 0 && html`<div class="scroll-x" tabindex="0"><table class="steps-table" role="table">
         <thead role="rowgroup"><tr role="row">${["step", "exact request", "when", "model", "tools"].map((name) => html`<th role="columnheader">${name}</th>`)}${COLUMNS.map(([name, , title]) => html`<th role="columnheader" class="n" title=${title}>${name}</th>`)}</tr></thead>
         <tbody role="rowgroup" ref=${body}>${rows.map((step) => html`
           <tr role="row" class=${step.hidden ? "unseen" : ""}>
-            <td role="cell" class="which"><a href=${link("s", id, "steps", String(step.number))} aria-label=${`Step ${step.number}`}>${count(step.number)}</a>${step.purpose !== "turn" ? html` <span class="tag">${step.purpose}</span>` : null}${step.failed ? html` <span class="tag bad">failed</span>` : null}${step.hidden ? html` <span class="tag why">rolled back</span>` : null}</td>
-            <td role="cell" class="verdict-cell"><${Verdict} verdict=${verdicts[step.number]?.verdict} /></td>
+            <td role="cell" class="which">${step.number === null ? html`<a href=${link("s", id, "versions") + `?at=${step.version}`}>v${count(step.version)}</a>` : html`<a href=${link("s", id, "steps", String(step.number))} aria-label=${`Step ${step.number}`}>${count(step.number)}</a>`}${step.purpose !== "turn" ? html` <span class="tag">${step.purpose}</span>` : null}${step.failed ? html` <span class="tag bad">failed</span>` : null}${step.hidden ? html` <span class="tag why">rolled back</span>` : null}</td>
+            <td role="cell" class="verdict-cell">${step.number === null ? html`<span class="dim">not recorded</span>` : html`<${Verdict} verdict=${verdicts[step.number]?.verdict} />`}</td>
             <td role="cell" class="dim when-cell">${moment(step.time)}</td>
             <td role="cell" class="dim model-cell">${step.model}</td>
             <td role="cell" class="tools-cell">${step.tools.map((run) => html`<span class="nowrap"><span class="tool-name">${run.tool}</span> <span class=${run.failed ? "bad-ink" : "dim"}>${ran(run)}${run.failed ? " failed" : ""}</span></span> `)}</td>
             ${COLUMNS.map(([name, value]) => html`<td role="cell" class="n" data-name=${name}>${name === "from cache" ? html`<${FromCache} share=${value(step)} cache=${verdicts[step.number]?.cache} />` : value(step)}</td>`)}
           </tr>`)}</tbody>
       </table></div>`}
-      ${pages?.[pages.length - 1].more ? html`<button class="wide" onClick=${() => load(rows[rows.length - 1].number)}>Earlier steps</button>` : null}
+      ${pages?.[pages.length - 1].more ? html`<button class="wide" onClick=${() => load(rows[rows.length - 1].version)}>Earlier steps</button>` : null}
     </main>
   `;
 }
@@ -137,7 +137,7 @@ function Step({ id, number }) {
           <dt>Tokens out</dt><dd>${step.reported === null ? "–" : count(step.output)}${step.reasoning ? html` <span class="dim">(${count(step.reasoning)} of them reasoning)</span>` : ""}</dd>
           <dt>Cost</dt><dd><${Cost} ...${step} none="not known" />${step.estimate ? html` <span class="dim">by list prices of ${step.prices}; none was recorded</span>` : ""}</dd>
           <dt>Model</dt><dd>${step.model || "–"}</dd>
-          <dt>When</dt><dd>${moment(step.time, { seconds: true })}${step.ended ? `, took ${duration(step.ended - step.time)}` : ""}${firstAfter(step) === null ? "" : `, the answer began after ${duration(firstAfter(step))}`}</dd>
+          <dt>When</dt><dd>${moment(step.time, { seconds: true })}${step.took === null ? "" : `, took ${duration(step.took)}`}${step.wait === null ? "" : `, the answer began after ${duration(step.wait)}`}</dd>
           ${step.tools.length > 0 && html`<dt>Tools</dt><dd>${step.tools.map((run, index) => html`${index ? ", " : ""}<span class="tool-name">${run.tool}</span> ${ran(run)}${run.answer && ` (${run.answer})`}${run.failed ? " (failed)" : ""}`)}</dd>`}
           <dt>Made from</dt><dd>${step.view_version ? html`<a href=${link("s", id, "versions") + `?at=${step.view_version}`}>version ${count(step.view_version)}</a> of the session <span class="dim">(form ${step.renderer})</span>` : html`not recorded; <a href=${link("s", id, "versions") + `?at=${step.version}`}>version ${count(step.version)}</a> is when it began`}</dd>
         </dl>

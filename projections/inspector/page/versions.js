@@ -47,6 +47,8 @@ export function jumpWords(jump) {
     case "removed":
     case "redacted":
       return name;
+    case "provider-compaction":
+      return `${name}${what.replace(/^[^,]*/, "")}`;
     default:
       return `${name}${what ? `: ${what}` : ""}`;
   }
@@ -54,7 +56,8 @@ export function jumpWords(jump) {
 
 /** The kinds of jumps that have a lane of their own below the slider, and what others are called. */
 const LANES = { pruned: "prune", compacted: "compaction", "rolled-back": "rollback", fork: "fork", other: "other change" };
-const lane = (jump) => (jump.kind in LANES ? jump.kind : jump.kind === "forked" ? "fork" : "other");
+const SAME = { forked: "fork", "provider-compaction": "compacted" };
+export const lane = (jump) => SAME[jump.kind] ?? (jump.kind in LANES ? jump.kind : "other");
 
 function Lanes({ jumps, newest }) {
   const used = Object.keys(LANES).filter((name) => jumps.some((jump) => lane(jump) === name));
@@ -143,7 +146,7 @@ function Moment({ id, at, jumps, diff }) {
   return html`
     <div class="moment">
       <${Failed} error=${error} />
-      ${view && html`<p><b>Version ${count(view.at)}</b> <span class="dim">${moment(view.time, { seconds: true })}, ${view.event}</span> · the model saw ${counted(view.messages, "message")}${view.model && ` · ${view.model}`}</p>`}
+      ${view && html`<p><b>Version ${count(view.at)}</b> <span class="dim">${moment(view.time, { seconds: true })}, ${view.event}</span> · ${counted(view.messages, "message")} of the view${view.model && ` · ${view.model}`}</p>`}
       ${jumps.map((jump) => html`<p class=${`jump ${jump.kind}`}>${jumpWords(jump)}${jump.session ? html` <a href=${link("s", jump.session)}>open it</a>` : null}${jump.kind === "compacted" ? html` <button onClick=${showSummary}>Its summary</button>` : null}</p>`)}
       ${diff && (diff.sentences.length > 0 || diff.tokens[0] !== diff.tokens[1]) && html`<p>Since version ${count(diff.first)} the window went from ${count(diff.tokens[0])} to ${counted(diff.tokens[1], "token")}, <b>${signed(diff.tokens[1] - diff.tokens[0])}</b>${diff.sentences.length > 0 && html` <span class="dim">(${diff.sentences.join("; ")})</span>`}</p>`}
       ${view && (view.system.length > 0 || view.tools) && html`<details class="thought"><summary>System prompt and tools then</summary>${view.system.map((text) => html`<pre tabindex="0" dir="auto">${text}</pre>`)}${view.tools && html`<pre tabindex="0">${view.tools}</pre>`}</details>`}

@@ -1,7 +1,7 @@
 // The window over time: tokens by kind, stacked, against what a request may have.
 import { html, useEffect, useRef, useState, Failed, Loading, compact, count, counted, link, signed } from "./ui.js";
 import { get } from "./api.js";
-import { jumpWords } from "./versions.js";
+import { jumpWords, lane } from "./versions.js";
 
 export const KINDS = {
   system: "system prompt",
@@ -63,7 +63,7 @@ export function WindowView({ id }) {
     return () => control.abort();
   }, [id]);
 
-  const changes = jumps.filter((jump) => ["pruned", "compacted", "rolled-back"].includes(jump.kind));
+  const changes = jumps.filter((jump) => ["pruned", "compacted", "rolled-back"].includes(lane(jump)));
   const point = points[chosen ?? points.length - 1];
   return html`
     <main id="main" class="window" tabindex="-1">
@@ -166,7 +166,7 @@ function options(box, current) {
           for (const jump of current.current.jumps) {
             const x = plot.valToPos(jump.version, "x", true);
             if (x < bbox.left || x > bbox.left + bbox.width) continue;
-            ctx.strokeStyle = colour(`jump-${jump.kind}`) || ink;
+            ctx.strokeStyle = colour(`jump-${lane(jump)}`) || ink;
             ctx.lineWidth = 1.5 * devicePixelRatio;
             ctx.beginPath();
             ctx.moveTo(x, bbox.top);

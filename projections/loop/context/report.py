@@ -259,7 +259,7 @@ def preview_compaction(window: ContextWindow) -> CompactionPreview | None:
     require(ContextWindow, window, _A_WINDOW)
     window.state.catch_up()
     now = window.state.situation()
-    state, measure = now.state, now.measure
+    state, measure = now.summarisable, now.measure
     asked = now.pending_compaction()
     marker = None if asked is None else asked.message
     found = now.selection(marker)

@@ -26,6 +26,7 @@ from projections.cli.exits import Exit
 from projections.exports.opencode import opencode_pieces
 from projections.requests.ai_sdk import model_messages
 from projections.requests.anthropic import anthropic_request
+from projections.requests.forms import FORMS
 from projections.requests.openai import chat_messages
 from projections.requests.openai_responses import responses_request
 from tests.support.opencode_schema import document_faults
@@ -199,7 +200,7 @@ COMMANDS = [
     ["export", "NAME", "--format", "opencode", "--output", "OUT"],
     ["export", "NAME", "--format", "jsonl", "--output", "OUT"],
     ["export", "NAME", "--format", "markdown", "--output", "OUT"],
-    *(["view", "NAME", "--format", form] for form in ("neutral", "openai", "responses", "anthropic", "ai-sdk")),
+    *(["view", "NAME", "--format", form] for form in ("neutral", *FORMS)),
     *(
         [command, "NAME", *more]
         for command in ("events", "show", "stats", "audit", "timeline")

@@ -114,8 +114,8 @@ def test_times_say_that_they_are_utc(cli: Cli) -> None:
 
 def test_one_is_not_many(cli: Cli) -> None:
     """Singular and plural are right, and every table begins with a header."""
-    assert "1 message, " in cli("view", "quiet").out
-    assert "2 messages, " in cli("view", "priced").out
+    assert "1 message of the view, " in cli("view", "quiet").out
+    assert "2 messages of the view, " in cli("view", "priced").out
     head, *rows = (line.split("\t") for line in cli("stats").out.splitlines())
     assert head[0] == "store"
     assert dict(rows)["sessions"] == "3"

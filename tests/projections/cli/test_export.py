@@ -6,7 +6,6 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -17,10 +16,7 @@ from projections.cli.exits import Exit
 from projections.exports.jsonl import jsonl_lines
 from projections.exports.markdown import markdown_blocks
 from projections.exports.opencode import opencode_export
-from projections.requests.ai_sdk import model_messages
-from projections.requests.anthropic import anthropic_request
-from projections.requests.openai import chat_messages
-from projections.requests.openai_responses import responses_request
+from projections.requests.forms import FORMS, RequestForm
 from projections.view.model_view import ModelView
 from tests.request_rules import anthropic
 from tests.support.cli_runner import Cli, on_terminal, program, valid
@@ -125,23 +121,18 @@ def test_markdown_on_a_terminal_is_harmless(store: Path) -> None:
     assert "\x9b" not in out
 
 
-@pytest.mark.parametrize("form", ["anthropic", "openai", "responses", "ai-sdk"])
+@pytest.mark.parametrize("form", FORMS)
 def test_view_in_a_providers_form(cli: Cli, store: Path, form: str) -> None:
-    """`view --format` prints the request of a provider, alone or in the JSON document."""
+    """`view --format` prints the request in each form, alone or in the JSON document."""
     with eventlog.open(store, read_only=True) as opened:
         view = ModelView.of(opened.session("ses_a1"))
-        expected: dict[str, Any] = {
-            "anthropic": anthropic_request(view.messages, view.system),
-            "openai": {"messages": chat_messages(view.messages, view.system)},
-            "responses": responses_request(view.messages, view.system),
-            "ai-sdk": {"messages": model_messages(view.messages, view.system)},
-        }[form]
+        expected = RequestForm(form).body(view.messages, view.system)
         known = {"session": "ses_a1", "version": view.version, "tokens": view.tokens}
     answer = cli("view", "ses_a1", "--format", form, "--json")
     valid("view", answer.json)
     assert answer.json == {**known, **expected}
     printed = cli("view", "ses_a1", "--format", form).json
-    assert printed == (expected["messages"] if form in {"openai", "ai-sdk"} else expected)
+    assert printed == (expected["messages"] if form in {"openai-chat", "ai-sdk"} else expected)
     if form == "anthropic":
         assert anthropic.broken(printed) == []
 

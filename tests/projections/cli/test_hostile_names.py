@@ -30,7 +30,7 @@ READING = [
     "show a/NAME",
     "show a/NAME --limit 2",
     "view a/NAME",
-    "view a/NAME --format openai",
+    "view a/NAME --format openai-chat",
     "view a/NAME --format anthropic",
     "view a/NAME --model acme",
     "view a/NAME --capabilities NAME",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from projections.cli.exits import Exit
 from projections.transcript.transcript import TranscriptProjection
 from projections.verify.deep_checks import deep_checks
 from projections.verify.streams import Problem, StreamChecks
-from tests.support.cli_runner import Cli, on_terminal, valid
+from tests.support.cli_runner import ROOT, Cli, on_terminal, valid
 from tests.support.verifying import report_of
 
 
@@ -31,11 +34,8 @@ def test_verify_of_a_sound_store(cli: Cli, store: Path) -> None:
     assert "all sound" in cli("verify", "ses_a1").out
 
 
-@pytest.mark.promise(12)
-def test_verify_finds_damage(cli: Cli, store: Path) -> None:
-    """A changed byte in the events ends with exit code 1 and names the sessions."""
-    with eventlog.open(store) as opened:
-        opened.create_session(id="ses_c3")
+def _damage(store: Path) -> None:
+    """Change a byte of the largest stored value."""
     with lmdb.open(str(store / "1" / "lmdb"), max_dbs=32) as environment:
         data = environment.open_db(b"data", create=False)
         with environment.begin(write=True) as transaction:
@@ -43,6 +43,35 @@ def test_verify_finds_damage(cli: Cli, store: Path) -> None:
             middle = len(value) // 2
             changed = value[:middle] + bytes([value[middle] ^ 1]) + value[middle + 1 :]
             transaction.put(key, changed, db=data)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("reader", ["pipe", "pager"])
+@pytest.mark.parametrize("command", ["verify", "verify --json"])
+def test_the_verdict_is_the_exit_code_for_any_reader(store: Path, command: str, reader: str, *, damaged: bool) -> None:
+    """A reader that has left before the first line changes no verdict, and is no error."""
+    if damaged:
+        _damage(store)
+    arguments = ["--store", str(store), *command.split()]
+    expected = Exit.FAULTS if damaged else Exit.OK
+    if reader == "pager":
+        code, said = on_terminal(*arguments, variables={"PAGER": "true"})
+        assert (code, "Error" in said, "eventlog:" in said) == (expected, False, False)
+        return
+    reading, writing = os.pipe()
+    os.close(reading)
+    program = [sys.executable, "-m", "projections", *arguments]
+    ended = subprocess.run(program, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (expected, "")
+
+
+@pytest.mark.promise(12)
+def test_verify_finds_damage(cli: Cli, store: Path) -> None:
+    """A changed byte in the events ends with exit code 1 and names the sessions."""
+    with eventlog.open(store) as opened:
+        opened.create_session(id="ses_c3")
+    _damage(store)
     answer = cli("verify", "--json")
     assert answer.code == Exit.FAULTS
     valid("verify", answer.json)

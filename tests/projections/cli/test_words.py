@@ -43,7 +43,7 @@ def test_options_on_either_side(cli: Cli, store: Path, call: str) -> None:
         ("sessions --json=yes", "option '--json' does not take a value"),
         (
             "view a --format pdf",
-            "invalid value for '--format': 'pdf' is not one of 'neutral', 'openai', 'responses', 'anthropic', 'ai-sdk'",
+            "invalid value for '--format': 'pdf' is not one of 'neutral', 'openai-chat', 'openai-responses', 'anthropic', 'gemini', 'ai-sdk'",
         ),
         ("diff a 1 x", "invalid value for 'B': 'x' is no whole number from 1 on"),
         ("restore x", "missing option '--into'"),

@@ -1,0 +1,36 @@
+"""Two counts of messages, each the same everywhere: of the transcript, and of the view."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import eventlog
+from projections.inspector import answers
+from projections.inspector.room import Room
+from tests.support.cli_runner import Cli
+from tests.support.inspected_store import long_talk
+
+
+def test_each_count_is_one_number(cli: Cli, tmp_path: Path) -> None:
+    """After removals, rollbacks, queued messages and compactions, on every surface."""
+    with eventlog.open(tmp_path / "store") as store:
+        long_talk(store, rounds=6)
+        small = store.create_session(id="small")
+        gone = small.user("never mind")
+        small.user("one")
+        small.user("two")
+        small.user("later", delivery="queue")
+        small.remove_message(gone)
+        seen = {name: answers.view(Room(store, name), {})["messages"] for name in ("talk", "small")}
+        headed = {info.id: info.messages for info in store.sessions()}
+    assert seen["talk"] < headed["talk"]
+    for name, of_the_view in seen.items():
+        stats = cli("stats", name, "--json").json["session"]
+        assert sum(stats["messages"].values()) == headed[name]
+        shown = cli("show", name, "--json").json["messages"]
+        assert sum(not message.get("removed") for message in shown) == headed[name]
+        listed = cli("sessions", "--json").json["sessions"]
+        assert [each["messages"] for each in listed if each["id"] == name] == [headed[name]]
+        assert stats["view"]["messages"] == len(cli("view", name, "--json").json["messages"]) == of_the_view
+        assert re.search(rf"^{of_the_view} messages? of the view", cli("view", name).out, re.MULTILINE)

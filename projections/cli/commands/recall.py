@@ -9,7 +9,7 @@ import click
 from click import argument, option
 
 from projections.cli import output, times
-from projections.cli.exits import Exit, Fault
+from projections.cli.exits import Fault
 from projections.cli.short_ids import part_named, short_ids_of
 from projections.cli.store_option import reading_session
 from projections.cli.words import command, flag, integer
@@ -61,7 +61,6 @@ def recall(session: Session, name: str | None, *, call: bool, covered: str | Non
     only some of it is printed. With --covered the ids of everything that a compaction covers are
     listed instead.
     """
-    from eventlog.errors import NotFoundError
     from projections.window.retrieval import recall as recalling
     from projections.window.retrieval.covered import covered_by
 
@@ -70,31 +69,13 @@ def recall(session: Session, name: str | None, *, call: bool, covered: str | Non
         _print_covered(session.id, covered_by(session, part_named(session, covered)), json=json)
         return
     part = part_named(session, name or "")
-    try:
-        result = recalling.recall(session, part, field="input" if call else "output", **excerpt)
-    except NotFoundError:
-        _require_effective(session, part)
-        raise
+    result = recalling.recall(session, part, field="input" if call else "output", **excerpt)
     if json:
         output.document(_document(session.id, result))
     elif excerpt["search"] is None:
         output.block(result.text.removesuffix("\n"))
     else:
         _print_matches(result)
-
-
-def _require_effective(session: Session, name: str) -> None:
-    """Refuse a message or part that a rollback hides, and say how it is read or brought back."""
-    from projections.reports.visibility import explain_part
-
-    found = explain_part(session, name)
-    if found.reason == "rolled-back" and found.cause is not None:
-        version, before = found.cause.version, found.cause.version - 1
-        raise Fault(
-            f"{name} was rolled back at version {version}: `eventlog view {session.id} --at {before}` shows the view "
-            f"before that, `eventlog rollback {session.id} --to {before}` brings it back",
-            Exit.MISSING,
-        )
 
 
 def _check(name: str | None, covered: str | None, *, call: bool, **excerpt: Any) -> None:

@@ -180,24 +180,3 @@ def test_wrong_recalls(cli: Cli, long: Path, arguments: list[str], code: Exit, w
     assert answer.out == ""
     assert len(answer.err.splitlines()) == 1
     assert words in answer.err
-
-
-def test_what_was_rolled_back_says_at_which_version(cli: Cli, tmp_path: Path) -> None:
-    """The words that it gives bring a message or part back, so that it is recalled."""
-    with eventlog.open(tmp_path / "store") as store:
-        session = store.create_session(id="back")
-        asked = session.user("a question")
-        with session.assistant(model="acme/one", id="m") as reply:
-            reply.tool("bash", call_id="c", input={}, id="p").succeed("an answer")
-            reply.finish()
-        session.rollback(before=asked)
-        version = session.version
-    for name in (asked, "p"):
-        refused = cli("recall", "back", name)
-        assert refused.code == Exit.MISSING
-        assert f"{name} was rolled back at version {version}: " in refused.err
-        assert f"`eventlog view back --at {version - 1}`" in refused.err
-    assert "an answer" in cli("view", "back", "--at", version - 1).out
-    back = refused.err.split("`")[3].split()[1:]
-    assert cli(*back).code == Exit.OK
-    assert cli("recall", "back", "p").out == "an answer\n"

@@ -55,6 +55,8 @@ class NotFoundError(CallError):
         self.kind = kind
         self.name = name
         self.session = session
+        self.gone = gone
+        """How it left the history: "removed" or "rolled back"; "" if nothing ever had this id."""
 
 
 class ErasedError(NotFoundError):

@@ -97,6 +97,9 @@ def classify(error: BaseException) -> tuple[Exit, str]:
             return code, text.replace(error.path, error.name)
         case errors.ErasedError():
             return Exit.MISSING, str(error)
+        case errors.NotFoundError(gone="rolled back" | "removed"):
+            said = f"`eventlog explain {error.session or 'SESSION'} {error.name}` says at which version"
+            return Exit.MISSING, f"{error}; {said}, and how to take a rollback back"
         case errors.NotFoundError():
             return Exit.MISSING, _with_advice(error, _ADVICE.get(error.kind, ""))
         case errors.TooNewError() | errors.UnknownEventError() | errors.UnfinishedError():

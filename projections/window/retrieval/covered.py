@@ -19,6 +19,7 @@ from projections.conversation.parts import Compaction, FilePart, Message, Reason
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import replay
 from projections.transcript.transcript import TranscriptProjection
+from projections.window.retrieval.part_text import gone
 from projections.window.sizing.breakdown import kind_of_part
 
 
@@ -73,7 +74,7 @@ def covered_by(session: Session, name: str) -> CoveredRange:
     state, _ = replay(TranscriptProjection(), session.reader, None, Checkpoints(session.store.log))
     found = next((each for each in state.compactions.values() if name in _names(each)), None)
     if found is None:
-        raise NotFoundError("compaction", name, session=session.id)
+        raise NotFoundError("compaction", name, session=session.id, gone=gone(session, name))
     messages = [message for message in state.messages.values() if message.covered == found.part and not message.removed]
     if found.is_provided and found.status == "completed":
         messages = [

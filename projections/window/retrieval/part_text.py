@@ -54,6 +54,18 @@ def read_message(session: Session, message: str) -> TranscriptMessage:
     return transcript_message(_read(session, Message(message, owner.user, owner.added, 0), ranges), session.text)
 
 
+def gone(session: Session, name: str) -> str:
+    """Return how a message or part left the history; "" for one that is there, or never was."""
+    with session.reader.deciding() as state:
+        for find in (state.message, state.part):
+            try:
+                find(name)
+            except NotFoundError as error:
+                if error.gone:
+                    return error.gone
+    return ""
+
+
 def _message_with(session: Session, part: str) -> Message:
     """The message of a part, with this part alone."""
     with session.reader.deciding() as state:

@@ -18,7 +18,7 @@ from eventlog.validation import require, require_or_none
 from projections.tokens.counter import utf8_length
 from projections.transcript.message import TranscriptMessage, TranscriptPart
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of, matches_in
-from projections.window.retrieval.part_text import read_message, read_part, read_url
+from projections.window.retrieval.part_text import gone, read_message, read_part, read_url
 from projections.window.retrieval.truncation import count_lines
 
 _SILENT = {"step-start", "step-finish", "snapshot", "compaction"}
@@ -134,7 +134,7 @@ def _message(session: Session, name: str) -> TranscriptMessage:
     try:
         return read_message(session, name)
     except NotFoundError:
-        raise NotFoundError("message or part", name, session=session.id) from None
+        raise NotFoundError("message or part", name, session=session.id, gone=gone(session, name)) from None
 
 
 def _recalled(name: str, kind: str, text: str, *, is_open: bool) -> RecallResult:

@@ -154,6 +154,23 @@ def test_a_second_compaction_covers_the_first_ones_summary(cli: Cli, tmp_path: P
     assert set(earlier) == {message["id"] for message in again["messages"]}
 
 
+def test_what_is_gone_says_how_and_what_to_do(cli: Cli, tmp_path: Path) -> None:
+    """An id that a rollback or a removal took out says so, and the command that it names helps."""
+    talk(tmp_path / "store")
+    compaction = cli("compact", "talk", "--json").json["compaction"]
+    with eventlog.open(tmp_path / "store") as store:
+        store.session("talk").rollback(before="a4")
+        store.session("talk").remove_message("u1")
+    for names, how in ((["a4"], "rolled back"), (["p41"], "rolled back"), (["--covered", compaction], "rolled back"),
+                       (["u1"], "removed")):  # fmt: skip
+        answer = cli("recall", "talk", *names)
+        assert answer.code == Exit.MISSING
+        assert f"{names[-1]!r} in session talk was {how}; `eventlog explain talk {names[-1]}`" in answer.err
+        told = cli("explain", "talk", names[-1])
+        assert told.code == Exit.OK
+        assert ("`eventlog rollback talk --to " in told.err) == (how == "rolled back")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -63,8 +63,8 @@ LAYERS: dict[str, str] = {
     """,
     "projections.live": "patches | open_messages | page_changes | live_session | aio | answer | protocols",
     "projections.loop.context": """
-        model_request | summary_run continuation | window_state compaction_run summary_attempt undo
-        | background_summary refused_request offered_tools open_reply | running_task retrying
+        model_request | summary_run continuation | window_state compaction_run summary_attempt
+        | by_hand background_summary refused_request offered_tools open_reply | running_task retrying
         | window summarize_with | report aio
     """,
     "projections.loop": "task_calls | decision | context | __init__",

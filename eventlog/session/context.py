@@ -102,23 +102,34 @@ class ContextCommands:
         overflow: bool | None = None,
         agent: str = "",
         model: Model | None = None,
+        request_id: str | None = None,
         wait: float = 0.0,
     ) -> str:
         """Ask for a compaction, in a user message of its own; returns the compaction's part.
 
         `overflow`: a request was refused for its size. `agent` and `model` are those of the
         conversation. `auto` says that the loop asks, not a user. `wait` is the seconds to wait for
-        the lease.
+        the lease; the same `request_id` gives the part of the first call.
         """
-        message, part = self._executor.host.new_id("msg_"), self._executor.host.new_id("prt_")
-        self._executor.run(
-            [
+        executor = self._executor
+
+        def ask(request: Request | None) -> str:
+            message, part = executor.host.new_id("msg_"), executor.host.new_id("prt_")
+            asked = [
                 ev.UserMessageAdded(message, agent, model, synthetic=True),
                 ev.CompactionRequested(message, part, auto, overflow),
-            ],
-            wait=wait,
-        )
-        return part
+            ]
+            if request is not None:
+                return first(executor.commit(asked, request=request))
+            executor.run(asked, wait=wait)
+            return part
+
+        def first(known: Committed) -> str:
+            *_, made = executor.reader.events(known.first - 1, known.last)
+            assert isinstance(made.event, ev.CompactionRequested)
+            return made.event.part
+
+        return ask(None) if request_id is None else executor.once("a compaction", request_id, ask, first, wait=wait)
 
     def start_compaction(
         self,
@@ -186,32 +197,40 @@ class ContextCommands:
         wait for the lease; the same `request_id` gives the result of the first call.
         """
         executor = self._executor
+        return executor.once(
+            "the undoing of a compaction",
+            request_id,
+            lambda request: undo_latest(executor, request),
+            lambda known: _undone(executor, known),
+            wait=wait,
+        )
 
-        def undo(request: Request | None) -> str:
-            with executor.reader.deciding() as state:
-                compaction = state.compaction_in_force()
-            if compaction is None:
-                raise NotFoundError("compaction in force", "", session=executor.id)
-            part, version = compaction
-            added = [
-                span.item.message
-                for span in executor.reader.history(after=version - 1)
-                if isinstance(span.item, ev.UserMessageAdded) and span.item.cause == part
-            ]
-            with executor.reader.deciding() as state:
-                undone: list[ev.Event] = [ev.CompactionUndone(part)]
-                undone += [ev.MessageRemoved(message) for message in added if _is_unanswered(state, message)]
-            if request is None:
-                executor.run(undone)
-                return part
-            return first(executor.commit(undone, request=request))
 
-        def first(known: Committed) -> str:
-            made, *_ = executor.reader.events(known.first - 1, known.first)
-            assert isinstance(made.event, ev.CompactionUndone)
-            return made.event.part
+def undo_latest(executor: Executor, request: Request | None) -> str:
+    """Undo the latest compaction in force, under the lease; see `undo_compaction`."""
+    with executor.reader.deciding() as state:
+        compaction = state.compaction_in_force()
+    if compaction is None:
+        raise NotFoundError("compaction in force", "", session=executor.id)
+    part, version = compaction
+    added = [
+        span.item.message
+        for span in executor.reader.history(after=version - 1)
+        if isinstance(span.item, ev.UserMessageAdded) and span.item.cause == part
+    ]
+    with executor.reader.deciding() as state:
+        undone: list[ev.Event] = [ev.CompactionUndone(part)]
+        undone += [ev.MessageRemoved(message) for message in added if _is_unanswered(state, message)]
+    if request is None:
+        executor.run(undone)
+        return part
+    return _undone(executor, executor.commit(undone, request=request))
 
-        return executor.once("the undoing of a compaction", request_id, undo, first, wait=wait)
+
+def _undone(executor: Executor, known: Committed) -> str:
+    made, *_ = executor.reader.events(known.first - 1, known.first)
+    assert isinstance(made.event, ev.CompactionUndone)
+    return made.event.part
 
 
 def _is_unanswered(state: State, message: str) -> bool:

@@ -76,6 +76,23 @@ def redo(executor: Executor, *, request_id: str | None = None, wait: float = 0.0
     return _once(executor, "a redo", target, request_id, wait=wait, require_due=require_due)
 
 
+def go_back(executor: Executor, target: Callable[[State], int], request: Request | None) -> RollbackResult:
+    """Go back to the target that the state has under the lease; `request` is that of `once`."""
+    executor.writer.flush()
+    with executor.reader.deciding() as state:
+        to = target(state)
+        if state.open_messages():
+            raise RefusedError("a message is open", expected="a finished or aborted message", session=executor.id)
+        if not 1 <= to <= state.version:
+            raise NotFoundError("version", str(to), session=executor.id)
+        files, replies = _hidden(state, to)
+    snapshots, patches = _file_states(executor, files)
+    committed = executor.commit([ev.RolledBack(to)], lambda after: closing(after, ROLLED_BACK), request=request)
+    if committed.repeated:
+        return _first(executor, committed)
+    return RollbackResult(committed.first, to, snapshots, patches, replies)
+
+
 def _once(
     executor: Executor,
     asked: str,
@@ -85,31 +102,24 @@ def _once(
     wait: float,
     require_due: Callable[[], object] | None = None,
 ) -> RollbackResult:
-    """Go back to the target that the state has under the lease, once for a request id."""
+    """Go back once for a request id."""
+    return executor.once(
+        asked,
+        request_id,
+        lambda request: go_back(executor, target, request),
+        lambda known: _first(executor, known),
+        require_due=require_due,
+        wait=wait,
+    )
 
-    def work(request: Request | None) -> RollbackResult:
-        executor.writer.flush()
-        with executor.reader.deciding() as state:
-            to = target(state)
-            if state.open_messages():
-                raise RefusedError("a message is open", expected="a finished or aborted message", session=executor.id)
-            if not 1 <= to <= state.version:
-                raise NotFoundError("version", str(to), session=executor.id)
-            files, replies = _hidden(state, to)
-        snapshots, patches = _file_states(executor, files)
-        committed = executor.commit([ev.RolledBack(to)], lambda after: closing(after, ROLLED_BACK), request=request)
-        return (
-            first(committed) if committed.repeated else RollbackResult(committed.first, to, snapshots, patches, replies)
-        )
 
-    def first(known: Committed) -> RollbackResult:
-        (made,) = executor.reader.events(known.first - 1, known.first)
-        assert isinstance(made.event, ev.RolledBack)
-        _, state = executor.reader.inherited(known.first - 1)  # as it was decided on
-        files, replies = _hidden(state, made.event.to)
-        return RollbackResult(known.first, made.event.to, *_file_states(executor, files), replies)
-
-    return executor.once(asked, request_id, work, first, require_due=require_due, wait=wait)
+def _first(executor: Executor, known: Committed) -> RollbackResult:
+    """Return the result of a rollback that was committed before."""
+    (made,) = executor.reader.events(known.first - 1, known.first)
+    assert isinstance(made.event, ev.RolledBack)
+    _, state = executor.reader.inherited(known.first - 1)  # as it was decided on
+    files, replies = _hidden(state, made.event.to)
+    return RollbackResult(known.first, made.event.to, *_file_states(executor, files), replies)
 
 
 def _hidden(state: State, to: int) -> tuple[list[int], tuple[str, ...]]:

@@ -34,7 +34,7 @@ class CompactionResult(msgspec.Struct, frozen=True):
     summary: str | None = None
     """The summary message."""
     covered: int = 0
-    """Messages that it covers."""
+    """Messages that it covers; none if it failed."""
     requests: int = 0
     """Requests it took to summarise them."""
     tokens_before: int = 0
@@ -67,7 +67,7 @@ def run_compaction(
     selection = now.selection(step.message)
     if selection is None:
         session.context.fail_compaction(step.part, NOTHING)
-        return CompactionResult(step.part, NOTHING, tokens_before=before)
+        return CompactionResult(step.part, NOTHING)
     run = SummaryRun(
         session,
         now,
@@ -103,7 +103,7 @@ def run_compaction(
         except SummaryFailure as failed:
             reply.abort(failed.error)
             session.context.fail_compaction(step.part, str(failed), summary=reply.id)
-            return CompactionResult(step.part, str(failed), reply.id, len(selection.head), run.requests, before)
+            return CompactionResult(step.part, str(failed), reply.id, 0, run.requests, before)
         except BaseException as error:
             with giving_way_to(error, "compaction"):
                 reply.abort(MessageError("aborted"))

@@ -120,6 +120,7 @@ class SummaryRun:
             options=now.options,
             tool_output_limit=policy.tool_output_limit,
             without=without(state, now.options, marker, selection),
+            covered=len(selection.head),
             context=context,
             prompt=prompt,
             begun=None if begun is None else replace(begun, prompt_digest=self.prompt_digest),

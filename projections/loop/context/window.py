@@ -17,12 +17,12 @@ from eventlog.session.inputs import model_of
 from eventlog.validation import require, require_call, require_function, require_or_none
 from eventlog.values import Limits, Model
 from projections.loop.context.background_summary import in_background
+from projections.loop.context.by_hand import compact, prune, undo_newest
 from projections.loop.context.compaction_run import CompactionResult, run_compaction
 from projections.loop.context.offered_tools import OfferedTools
 from projections.loop.context.open_reply import RunningCall, fail, open_reply, require_no_reply, start_call, succeed
 from projections.loop.context.refused_request import close_open_reply
 from projections.loop.context.running_task import RunningTask, begin_subtask, begin_task
-from projections.loop.context.undo import undo_newest
 from projections.loop.context.window_state import WindowState
 from projections.loop.decision.next_step import next_step
 from projections.loop.decision.steps import (
@@ -182,7 +182,8 @@ class ContextWindow:
             case ReplaceMedia():
                 session.context.replace_media(step.media, reason=step.reason, target=step.target)
             case RequestCompaction():
-                self._request_compaction(auto=True, overflow=step.overflow)
+                agent, model = self.state.asks_as
+                session.context.request_compaction(auto=True, overflow=step.overflow, agent=agent, model=model)
             case Compact():
                 with session.lease():
                     return self._compact(step)
@@ -345,30 +346,27 @@ class ContextWindow:
 
     # -- by hand -------------------------------------------------------------------------------
 
-    def prune(self, *, inside: bool = False, policy: str | None = None) -> Prune | None:
+    def prune(self, *, inside: bool = False, policy: str | None = None, request_id: str | None = None) -> Prune | None:
         """Prune now, however full the window is, if enough is freed; return the step.
 
-        `inside` prunes as inside a loop; `policy` names a planner, by default the policy's.
+        `inside` prunes as inside a loop; `policy` names a planner, by default the policy's. The
+        same `request_id` gives the step of the first call that freed enough.
         """
-        step = self.state.prune_by_hand(inside=inside, planner=policy)
-        if step is not None:
-            self.perform(step)
-        return step
+        return prune(self.session, self.state, request_id, inside=inside, planner=policy)
 
-    def compact(self) -> CompactionResult:
-        """Compact now, even if the window is not full."""
-        with self.session.lease():
-            self.state.catch_up()
-            part = self._request_compaction(auto=False, overflow=None)
-            self.state.catch_up()
-            message = self.state.conversation.compactions[part].message
-            return self._compact(Compact(part, message, auto=False, overflow=False))
+    def compact(self, *, request_id: str | None = None) -> CompactionResult:
+        """Compact now, even if the window is not full.
 
-    def undo(self) -> str:
-        """Undo the newest prune, compaction or rollback in force; return its kind."""
-        with self.session.lease():
-            self.state.catch_up()
-            return undo_newest(self.session, self.state.loop)
+        The same `request_id` gives the result of the first call.
+        """
+        return compact(self.session, self.state, self._compact, request_id)
+
+    def undo(self, *, request_id: str | None = None) -> str:
+        """Undo the newest prune, compaction or rollback in force; return its kind.
+
+        The same `request_id` gives the kind of the first call, and undoes nothing else.
+        """
+        return undo_newest(self.session, self.state, request_id)
 
     def save(self) -> None:
         """Store checkpoints of the window's projections, and its token counts."""
@@ -376,10 +374,6 @@ class ContextWindow:
         self._saved = self.session.version
 
     # -- helpers -------------------------------------------------------------------------------
-
-    def _request_compaction(self, *, auto: bool, overflow: bool | None) -> str:
-        agent, model = self.state.asks_as
-        return self.session.context.request_compaction(auto=auto, overflow=overflow, agent=agent, model=model)
 
     def _compact(self, step: Compact) -> CompactionResult:
         state = self.state

@@ -49,6 +49,7 @@ def blocked(now: Situation, *, refused: bool) -> Blocked:
             f"the system prompt and the tools alone take {now.fixed()} of {largest} tokens; shorten the system prompt,"
             f" or {_larger(now)}",
         )
+    helps, removed = what_helps(now)
     waiting = _unanswered(now)
     tokens = now.fixed() + now.measure.messages(waiting)
     if not refused and largest is not None and waiting and tokens >= largest:
@@ -56,7 +57,8 @@ def blocked(now: Situation, *, refused: bool) -> Blocked:
         return Blocked(
             "window-too-small",
             f"with the system prompt the questions that wait for an answer take {tokens} of {largest} tokens: {names};"
-            f" {what_helps(now)}",
+            f" {helps}",
+            removed,
         )
     failures, why = now.loop.failed_compactions(now.usable), now.loop.latest_failure()
     if failures or now.selection(None) is not None:
@@ -64,13 +66,17 @@ def blocked(now: Situation, *, refused: bool) -> Blocked:
         said += f" (the latest failed: {why})" if why else ""
     else:
         said = "nothing older is left to summarise: what is newest is too large by itself"
-    return Blocked("compaction-fails", f"{said}; {what_helps(now)}")
+    return Blocked("compaction-fails", f"{said}; {helps}", removed)
 
 
-def what_helps(now: Situation) -> str:
-    """Name the actions that make room, the one that loses least first."""
+def what_helps(now: Situation) -> tuple[str, tuple[str, ...]]:
+    """Name the actions that make room, the one that loses least first.
+
+    Returns the messages that one of them takes out as well.
+    """
     selection = now.selection(None)
     actions: list[str] = []
+    removed: list[str] = []
     room = _room(now)
     most = room if now.largest is None else now.largest - OFFLINE_MOST
     if selection is not None and now.tokens_after(selection) + now.unseen_tokens() < most:
@@ -78,15 +84,16 @@ def what_helps(now: Situation) -> str:
     else:
         removed = _too_large(now, room)
         if removed:
-            commands = " and ".join(f"`session.remove_message({message.id!r})`" for message in removed)
+            commands = " and ".join(f"`session.remove_message({message!r})`" for message in removed)
             actions.append(f"take out what is too large: {commands}")
     back = _last_that_fits(now, room)
     if back is not None:
         actions.append(f"roll back: `session.rollback(before={back.id!r})`")
     waiting = _unanswered(now)
     if waiting and not actions:
+        removed = [waiting[-1].id]
         actions.append(f"ask in fewer words, without the newest question: `session.remove_message({waiting[-1].id!r})`")
-    return ", or ".join([*actions, _larger(now)])
+    return ", or ".join([*actions, _larger(now)]), tuple(removed)
 
 
 # -- helpers -----------------------------------------------------------------------------------
@@ -117,16 +124,22 @@ def _room(now: Situation) -> int:
     return now.usable if now.usable is not None and tokens >= now.usable else tokens // 4
 
 
-def _too_large(now: Situation, room: int) -> list[Message]:
-    """Return the messages without which the rest fits; [] if three are not enough."""
+def _too_large(now: Situation, room: int) -> list[str]:
+    """Return the messages without which the rest fits; [] if three are not enough.
+
+    A question that a compaction has repeated is gone once the repeated one is taken out, too.
+    """
     left = now.request()
-    found: list[Message] = []
+    found: list[str] = []
     said = [message for message in now.messages if not (message.is_marker or message.summary)]
     for message in sorted(said, key=now.measure.sent, reverse=True)[:3]:
         if left < room:
             break
-        found.append(message)
+        found.append(message.id)
         left -= now.measure.messages([message])
+        asked = now.loop.said[-1][0] if message.cause and message.user and now.loop.said else ""
+        if asked and asked not in now.state.messages:
+            found.append(asked)
     return found if left < room else []
 
 

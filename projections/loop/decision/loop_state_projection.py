@@ -28,7 +28,7 @@ class LoopStateProjection:
     """Builds the loop's state; keeps at most `changes` undoable changes."""
 
     name = "agenda"
-    version = 10
+    version = 11
 
     def __init__(self, changes: int = TRAIL) -> None:
         """Keep the newest `changes` prunes and compactions that can be undone."""
@@ -69,7 +69,7 @@ class LoopStateProjection:
                     answer.reason, answer.error, answer.ended = event.reason, event.error, version
                     if event.error is not None:
                         note_refusal(state.targets, answer.target, event.error, answer.place)
-            case ev.SettingsSet() | ev.SystemPromptSet() | ev.ToolsSet() | ev.Unpinned():
+            case ev.SettingsSet() | ev.SystemPromptSet() | ev.ToolsSet() | ev.Unpinned() | ev.PartEdited():
                 state.acted = version
             case ev.MessageRemoved():
                 state.acted = version

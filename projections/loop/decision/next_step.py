@@ -317,7 +317,7 @@ class _Turn:
         if (self._asked is not None or is_covered) and last is not None and last.error and not is_crash(last.error):
             question = said if self._asked is None else self._asked.id
             if last.is_refused:
-                helps = what_helps(self._now)
+                helps, _ = what_helps(self._now)
             else:
                 helps = helps_after(last.error, question, number_in(last.error, "status"))
             return _Found(Stop("aborted" if last.error.name == "aborted" else "failed", last.error, helps))

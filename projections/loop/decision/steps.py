@@ -142,6 +142,8 @@ class Blocked(msgspec.Struct, frozen=True):
 
     reason: Literal["doom-loop", "max-steps", "compaction-fails", "window-too-small", "question-covered", "rate"]
     sentence: str
+    too_large: tuple[str, ...] = ()
+    """Messages that do not fit: once they are taken out or cut, the loop goes on."""
 
     def __bool__(self) -> Literal[False]:
         return False

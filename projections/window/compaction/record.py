@@ -61,6 +61,8 @@ class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     after: int = 0
     """Units that earlier requests of the same compaction have summarised."""
     upto: int = 0
+    covered: int = 0
+    """Messages that the compaction covers."""
     previous: str | None = None
     """The part with the summary of those; None: the summary in force."""
     context: tuple[str, ...] = ()

@@ -166,20 +166,15 @@ class Conversation:
     # -- messages ------------------------------------------------------------------------------
 
     def user(self, time: int, event: ev.UserMessageAdded, parts: Iterable[UserPart | None], title: str = "") -> None:
-        """Add a user message of these parts; None takes a part's number and adds nothing.
-
-        `title`, the beginning of a text of it, is the session's if that has none.
-        """
+        """Add a user message of these parts, None for none; `title` names a session without one."""
         self.supersede()
         self.add(time, event)
         self.last_user = event.message
         self.report.messages += 1
-        for number, part in enumerate(parts):
-            if part is None:
-                continue
+        numbered = ((own_id(event.message, str(number)), part) for number, part in enumerate(parts) if part)
+        for name, part in numbered:
             if part.held:
                 self.remainder.move(part.held, part.field)
-            name = own_id(event.message, str(number))
             self.add(time, ev.PartStarted(event.message, name, part.kind))
             self.report.parts += 1
             if title and not self.title_now() and title.removesuffix("…") in part.held:

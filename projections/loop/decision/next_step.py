@@ -12,11 +12,10 @@ from itertools import takewhile
 
 from msgspec.structs import replace
 
-from eventlog.session.answering import AskedCall
 from eventlog.session.failure import CRASHED, is_crash
-from eventlog.session.subsessions import subsession_in
 from eventlog.streams.refusals import MEDIA
 from projections.conversation.parts import Message, SubtaskPart, ToolPart
+from projections.loop.decision.calls import asked_call, pending_call
 from projections.loop.decision.exchange import answers, newest_question, open_answer, queued_message, turn_answers
 from projections.loop.decision.full_window import blocked, may_help, what_helps
 from projections.loop.decision.loop_state import LatestAnswer, number_in
@@ -47,7 +46,6 @@ from projections.loop.decision.steps import (
 from projections.loop.task_calls import is_task
 from projections.window.policy.limits import is_over
 from projections.window.prune.repeated_calls import repeated_call
-from projections.window.sizing.sizes import Sizes
 
 
 def next_step(situation: Situation) -> Step:
@@ -167,7 +165,7 @@ class _Turn:
         if message.id != self._now.open_message:
             return _Found(Wait("another-loop", message.id))
         tools = [part for part in message.parts if isinstance(part, ToolPart) and _is_pending(part)]
-        calls = tuple(_pending(part, self._now.measure) for part in tools)
+        calls = tuple(pending_call(part, self._now.measure) for part in tools)
         if not calls:
             waits = any(isinstance(part, ToolPart) and part.waits and not part.removed for part in message.parts)
             return _Found(RunTools(message.id, ()) if waits else Wait("streaming", message.id))
@@ -189,10 +187,10 @@ class _Turn:
                 allowed = [
                     other for name, other in asked.items() if where[name][0] is message and other.status == "allowed"
                 ]
-                return _Found(RunTools(message.id, tuple(_pending(other, self._now.measure) for other in allowed)))
+                return _Found(RunTools(message.id, tuple(pending_call(other, self._now.measure) for other in allowed)))
         due = None if self.rate() else self.compaction()
         return due or _Found(
-            Ask(tuple(_asked(where[part][0], tool, self._now.measure) for part, tool in asked.items()))
+            Ask(tuple(asked_call(where[part][0], tool, self._now.measure) for part, tool in asked.items()))
         )
 
     def subtask(self) -> _Found | None:
@@ -331,7 +329,7 @@ class _Turn:
         if asked is None or last is None or not last.has_seen(asked.place) or not is_crash(last.error):
             return ()
         broken = [part for part in last.parts if isinstance(part, ToolPart) and _is_broken_task(part)]
-        return tuple(_pending(part, self._now.measure) for part in broken)
+        return tuple(pending_call(part, self._now.measure) for part in broken)
 
     def _goes_on(self) -> bool:
         """Whether to call the model again: it has not seen a request, or a result."""
@@ -394,15 +392,3 @@ def _is_pending(part: ToolPart) -> bool:
 def _is_broken_task(part: ToolPart) -> bool:
     is_there = not (part.removed or part.redacted or part.provider_executed)
     return is_there and part.status == "failed" and part.interrupted and is_task(part.tool, part.details)
-
-
-def _asked(message: Message, part: ToolPart, measure: Sizes) -> AskedCall:
-    arguments, reason = ("{}", "") if part.redacted else (measure.text(part.input), part.reason)
-    child = subsession_in(part.details)
-    return AskedCall(message.id, part.call, part.id, part.tool, arguments, reason, part.asked, child)
-
-
-def _pending(part: ToolPart, measure: Sizes) -> PendingCall:
-    ran = part.status == "running" or (part.input != "" and not part.waits)
-    given = [part.input] if part.input != "" else part.pieces
-    return PendingCall(part.id, part.call, part.tool, "".join(map(measure.text, given)), ran, part.status == "allowed")

@@ -241,6 +241,7 @@ class Store(SessionStore):
         from eventlog.maintenance.backup import backup
 
         self.host.require_open()
+        self._gatherer.remove()  # else the copy would have what was erased a moment ago
         return backup(self.log, to, keys=keys, on_progress=on_progress)
 
     def erase(

@@ -83,6 +83,13 @@ class Gatherer:
                 self._timer.daemon = True
                 self._timer.start()
 
+    def remove(self) -> None:
+        """Remove now what any program has erased, unless the store is read-only."""
+        host = self._host()
+        if host is not None and host.writable and waiting(host.log):
+            self.begin()
+            self.end()
+
     def end(self) -> None:
         """Remove them now, if that is due; the store closes, or its time has come."""
         with self._lock:

@@ -9,7 +9,7 @@ from click import argument, option
 
 from projections.cli import output
 from projections.cli.exits import Exit
-from projections.cli.store_option import Context, reading, store_path, writing
+from projections.cli.store_option import Context, store_path, writing
 from projections.cli.words import PATH, PLACE, command
 from projections.reports.wording import counted
 
@@ -29,7 +29,7 @@ _INTO = option(
 )
 
 
-@command(reading)
+@command(writing)
 @argument("to", type=PLACE, help="Directory of the backup; made if it does not exist.")
 @option("--keys", type=PATH, metavar="FILE", help="Encrypt the copy, with its keys in this file.")
 def backup(store: Store, to: Path | str, *, keys: Path | None, json: bool) -> None:

@@ -15,6 +15,7 @@ from eventlog.errors import BusyError, StorageError, UnfinishedError
 from eventlog.log.embedded import generations
 from eventlog.log.embedded.bulk_writer import BulkWriter
 from eventlog.log.embedded.filesystem import JournalIO
+from eventlog.maintenance.backup import restore
 from eventlog.maintenance.repair import repair
 from eventlog.maintenance.vacuum import _Rewriter
 from eventlog.store import Store
@@ -121,15 +122,22 @@ def test_one_rewrites_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert store.backup(tmp_path / "b").events
 
 
-def test_a_backup_loses_erased_bytes_at_its_next_run(tmp_path: Path) -> None:
-    """A backup of a store that was rewritten since has no erased text, and goes on from there."""
+@pytest.mark.parametrize("is_rewritten", [True, False], ids=["rewritten", "to be rewritten"])
+def test_a_backup_loses_erased_bytes_at_its_next_run(tmp_path: Path, *, is_rewritten: bool) -> None:
+    """A backup after an erasure has no erased text, at no cursor, and goes on from there."""
     with seeded(tmp_path / "s") as store:
-        store.backup(tmp_path / "b")
+        before = store.backup(tmp_path / "b").cursor
         store.erase("going")
-        store.vacuum()
+        if is_rewritten:
+            store.vacuum()
         assert files_with(tmp_path / "b", SECRET)
-        store.backup(tmp_path / "b")
+        assert store.backup(tmp_path / "b").whole
+        assert not files_with(tmp_path / "b", SECRET)
+        restore(tmp_path / "b", tmp_path / "then", cursor=before)
+        assert not files_with(tmp_path / "then", SECRET)
+        store.vacuum()
         assert not files_with(tmp_path, SECRET)
+        store.backup(tmp_path / "b")
         store.session("kept").user("on")
         assert not store.backup(tmp_path / "b").whole
 

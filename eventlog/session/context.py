@@ -115,7 +115,7 @@ class ContextCommands:
 
         def ask(request: Request | None) -> str:
             message, part = executor.host.new_id("msg_"), executor.host.new_id("prt_")
-            asked = [
+            asked: list[ev.Event] = [
                 ev.UserMessageAdded(message, agent, model, synthetic=True),
                 ev.CompactionRequested(message, part, auto, overflow),
             ]

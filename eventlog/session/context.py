@@ -6,6 +6,7 @@ What to prune or to cover is decided in `projections/window`; these commands rec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from eventlog import events as ev
 from eventlog.errors import NotFoundError, RefusedError
@@ -115,7 +116,7 @@ class ContextCommands:
 
         def ask(request: Request | None) -> str:
             message, part = executor.host.new_id("msg_"), executor.host.new_id("prt_")
-            asked = [
+            asked: list[ev.Event] = [
                 ev.UserMessageAdded(message, agent, model, synthetic=True),
                 ev.CompactionRequested(message, part, auto, overflow),
             ]
@@ -197,13 +198,8 @@ class ContextCommands:
         wait for the lease; the same `request_id` gives the result of the first call.
         """
         executor = self._executor
-        return executor.once(
-            "the undoing of a compaction",
-            request_id,
-            lambda request: undo_latest(executor, request),
-            lambda known: _undone(executor, known),
-            wait=wait,
-        )
+        work, first = partial(undo_latest, executor), partial(_undone, executor)
+        return executor.once("the undoing of a compaction", request_id, work, first, wait=wait)
 
 
 def undo_latest(executor: Executor, request: Request | None) -> str:
@@ -221,9 +217,6 @@ def undo_latest(executor: Executor, request: Request | None) -> str:
     with executor.reader.deciding() as state:
         undone: list[ev.Event] = [ev.CompactionUndone(part)]
         undone += [ev.MessageRemoved(message) for message in added if _is_unanswered(state, message)]
-    if request is None:
-        executor.run(undone)
-        return part
     return _undone(executor, executor.commit(undone, request=request))
 
 

@@ -6,6 +6,7 @@ Nothing is deleted: `RolledBack` records where the history goes on (`history/eff
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from eventlog import events as ev
@@ -57,7 +58,7 @@ def rollback(
         return to
 
     asked = f"a rollback to {to}" if before is None else f"a rollback before {before}"
-    return _once(executor, asked, target, request_id, wait=wait)
+    return executor.once(asked, request_id, partial(go_back, executor, target), partial(_first, executor), wait=wait)
 
 
 def redo(executor: Executor, *, request_id: str | None = None, wait: float = 0.0) -> RollbackResult:
@@ -73,7 +74,8 @@ def redo(executor: Executor, *, request_id: str | None = None, wait: float = 0.0
         with executor.reader.deciding() as state:
             target(state)
 
-    return _once(executor, "a redo", target, request_id, wait=wait, require_due=require_due)
+    work, first = partial(go_back, executor, target), partial(_first, executor)
+    return executor.once("a redo", request_id, work, first, require_due=require_due, wait=wait)
 
 
 def go_back(executor: Executor, target: Callable[[State], int], request: Request | None) -> RollbackResult:
@@ -91,26 +93,6 @@ def go_back(executor: Executor, target: Callable[[State], int], request: Request
     if committed.repeated:
         return _first(executor, committed)
     return RollbackResult(committed.first, to, snapshots, patches, replies)
-
-
-def _once(
-    executor: Executor,
-    asked: str,
-    target: Callable[[State], int],
-    request_id: str | None,
-    *,
-    wait: float,
-    require_due: Callable[[], object] | None = None,
-) -> RollbackResult:
-    """Go back once for a request id."""
-    return executor.once(
-        asked,
-        request_id,
-        lambda request: go_back(executor, target, request),
-        lambda known: _first(executor, known),
-        require_due=require_due,
-        wait=wait,
-    )
 
 
 def _first(executor: Executor, known: Committed) -> RollbackResult:

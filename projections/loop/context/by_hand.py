@@ -33,14 +33,6 @@ if TYPE_CHECKING:
     from eventlog.session.session import Session
     from projections.loop.context.window_state import WindowState
 
-_KINDS: dict[type[ev.Event], str] = {
-    ev.RolledBack: "rollback",
-    ev.Restored: "prune",
-    ev.PartRemoved: "compaction",
-    ev.CompactionUndone: "compaction",
-}
-"""By the event that undoes a change: its kind."""
-
 
 def prune(
     session: Session, state: WindowState, request_id: str | None, *, inside: bool, planner: str | None
@@ -127,15 +119,16 @@ def undo_newest(session: Session, state: WindowState, request_id: str | None) ->
             raise RefusedError("there is nothing to undo", expected="a prune, a compaction or a rollback")
         if newest.kind == "compaction":
             undo_latest(executor, request)
-        elif newest.kind == "prune":
-            executor.commit([ev.Restored(newest.parts, newest.arguments)], request=request)
-        else:  # a provider's: the targets that it counts for are shown the messages again
-            executor.commit([ev.PartRemoved(newest.parts[0])], request=request)
-        return "prune" if newest.kind == "prune" else "compaction"
+            return "compaction"
+        is_prune = newest.kind == "prune"  # else a provider's compaction: its targets are shown the messages again
+        undone = ev.Restored(newest.parts, newest.arguments) if is_prune else ev.PartRemoved(newest.parts[0])
+        return first(executor.commit([undone], request=request))
 
     def first(known: Committed) -> str:
         made, *_ = executor.reader.events(known.first - 1, known.first)
-        return _KINDS[type(made.event)]
+        if isinstance(made.event, ev.RolledBack):
+            return "rollback"
+        return "prune" if isinstance(made.event, ev.Restored) else "compaction"
 
     return executor.once("the undoing of the newest change", request_id, undo, first)
 

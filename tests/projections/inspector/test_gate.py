@@ -139,13 +139,17 @@ def test_a_cookie_of_an_encrypted_connection_is_sent_on_such_alone(store: Store,
 def test_an_application_with_its_own_sign_in_hands_the_token_on(store: Store) -> None:
     """The page's lines for an own sign-in let in who is allowed, and no one by a header."""
     from starlette.applications import Starlette
+    from starlette.requests import Request
     from starlette.routing import Mount
     from starlette.testclient import TestClient
+
+    def operates(request: Request) -> bool:
+        return request.cookies.get("sso") == "operator"
 
     names: dict[str, Any] = {}
     exec(example("def signed_in(").code, names)  # noqa: S102  # the page's own code
     inside = inspector(store, host="testserver", token=names["SECRET"], answers=True)
-    guarded = names["signed_in"](inside, lambda request: request.cookies.get("sso") == "operator")
+    guarded = names["signed_in"](inside, operates)
     app = Starlette(routes=[Mount("/inspector", guarded)])
     stranger = TestClient(app)
     for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "sso=user"}):

@@ -99,12 +99,12 @@ class RequestReusedError(CallError):
 class LimitError(CallError):
     """`what` has the size `size`, over the documented `limit`, or is empty.
 
-    Both are in the unit that `what` names.
+    Both are in the unit that `what` names. The `advice` is the end of the message.
     """
 
-    def __init__(self, what: str, size: int, limit: int) -> None:
+    def __init__(self, what: str, size: int, limit: int, advice: str = "") -> None:
         is_over = f"{size} is over the limit of {limit}"
-        super().__init__(f"{what}: {is_over if size > limit else f'empty, 1 to {limit} are allowed'}")
+        super().__init__(f"{what}: {is_over if size > limit else f'empty, 1 to {limit} are allowed'}{advice}")
         self.what = what
         self.size = size
         self.limit = limit

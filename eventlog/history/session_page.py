@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 256
 """Sessions read while writers of the process wait."""
+_PAGE = 500
+"""Sessions of a page where a whole list is read."""
 
 
 class SessionPage(msgspec.Struct, frozen=True):
@@ -70,3 +72,15 @@ def page_of(
     shown = found[:limit]
     following = list_cursor(log, lists, log.place_of(shown[-1][0])) if len(found) > limit else None
     return SessionPage(tuple(replace(info, state=state_of(head, info)) for head, info in shown), following)
+
+
+def sessions_of(log: Log, scope: str) -> list[str]:
+    """Return the ids of the sessions of a scope, the newest activity first."""
+    found: list[str] = []
+    cursor = None
+    while True:
+        page = page_of(log, scope, cursor=cursor, limit=_PAGE, state_of=lambda _head, info: info.state)
+        found += [info.id for info in page.sessions]
+        cursor = page.next
+        if cursor is None:
+            return found

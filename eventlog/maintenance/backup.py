@@ -34,7 +34,7 @@ from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import blank, part_of
 from eventlog.errors import AlreadyExistsError, CallError
 from eventlog.history.ancestry import ancestry
-from eventlog.history.catalog import entry_of, is_session
+from eventlog.history.catalog import entry_of
 from eventlog.history.cursor import cursor_at, reached_by
 from eventlog.integrity.scrub_ledger import ScrubLedger, read_ledger, write_record
 from eventlog.log.embedded import generations
@@ -43,7 +43,7 @@ from eventlog.log.embedded.directory import encryption_of, identity_of, unfinish
 from eventlog.log.embedded.options import Options
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import add_events, commits_behind, copy_commits, storage_errors
-from eventlog.maintenance.destination import BackupResult, Progress, copy_at, destination
+from eventlog.maintenance.destination import BackupResult, Progress, copy_at, destination, result_of
 from eventlog.maintenance.freed import drop_freed
 from eventlog.open_log import directory_of, is_server, note_of, server_log
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from eventlog.codec.decoded import Span
     from eventlog.encryption.keys import KeySource
-    from eventlog.log.commit import Commit, Head
+    from eventlog.log.commit import Commit
     from eventlog.log.contract import Log
     from eventlog.log.embedded.engine import EmbeddedLog
 
@@ -108,10 +108,10 @@ def _encrypted(log: EmbeddedLog, to: Path, keys: KeySource, *, on_progress: Prog
         with copy_at(to, "", what, options) as (copy, store):
             own = ring.make()
             upto, now = log.last_position(), time_ns() // 1_000_000
-            sessions, events = copy_encrypted(log, copy, ring, own, upto, time=now, on_progress=on_progress)
+            events = copy_encrypted(log, copy, ring, own, upto, time=now, on_progress=on_progress)
             copy.finish(store, options.io.random(16).hex(), note_of(own))
     with closing(open_log(to, read_only=True, io=options.io)) as made:
-        return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
+        return result_of(made, cursor_at(made, made.last_positions()), events, whole=True)
 
 
 def _refuse_inside(to: Path, path: Path) -> None:
@@ -188,6 +188,8 @@ def _copy(
 
     `as_store`: the copy becomes a store of its own.
     """
+    from eventlog.log.embedded.engine import open_log
+
     path = log.path
     _refuse_inside(to, path)
     chosen = Options(io=log.options.io) if options is None else options
@@ -207,10 +209,10 @@ def _copy(
                 write_record(copy, ledger, now, chosen.io.random(SALT_BYTES))
                 record_later_redactions(log, copy, upto, now, chosen.io.random)
                 drop_freed(copy, commits_behind(copy, 0, upto), now, chosen.io.random)
-            sessions = _add_gone(log, copy, upto)
-            copied = BackupResult(cursor, sessions, events, whole)
+            _add_gone(log, copy, upto)
             copy.finish(store, identity_of(path), encryption_of(path))
-        return copied
+    with closing(open_log(to, read_only=True, io=chosen.io)) as made:
+        return result_of(made, cursor, events, whole=whole)
 
 
 def _resumable_copy(log: EmbeddedLog, path: Path, to: Path, upto: int, options: Options) -> BulkWriter | None:
@@ -256,24 +258,19 @@ def _is_same_append(one: Commit, other: Commit) -> bool:
     return one.position == other.position and one.session == other.session and one.leaf == other.leaf
 
 
-def _add_gone(log: EmbeddedLog, copy: BulkWriter, upto: int) -> int:
-    """Add the heads of sessions whose events were erased; return the number of sessions.
+def _add_gone(log: EmbeddedLog, copy: BulkWriter, upto: int) -> None:
+    """Add the heads of sessions whose events were erased.
 
     Also of one erased after the position: its id stays used, and heads of then verify. All are
     marked as gone, for their own positions may be behind the last one of the copy.
     """
-    gone: list[Head] = []
-    sessions = 0
-    for head in log.heads():
-        is_copied = copy.head(head.session) is not None
-        is_gone = not is_copied and (head.gone or head.position <= upto)
-        if is_gone:
-            gone.append(replace(head, gone=True))
-        if is_copied or is_gone:
-            sessions += is_session(head)
+    gone = [
+        replace(head, gone=True)
+        for head in log.heads()
+        if (head.gone or head.position <= upto) and copy.head(head.session) is None
+    ]
     if gone:
         copy.add([], {}, {}, {}, position=copy.position, gone=gone)
-    return sessions
 
 
 REASON = "redacted and scrubbed after what was restored"

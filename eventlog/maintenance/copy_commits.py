@@ -7,6 +7,7 @@ a stored body counts, so no event needs to be decoded. Derived values are not co
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -137,19 +138,19 @@ def copy_commits(
     change: Callable[[Commit], Commit | None] | None = None,
     heads: Callable[[Head | None, Commit, Head], Head] = head_at,
     on_progress: Callable[[int, int], None] | None = None,
-) -> int:
-    """Copy the commits after those copied before, up to position `upto`; return the events.
+) -> Counter[str]:
+    """Copy the commits after those copied before, up to `upto`; return the events by session.
 
     `change` returns what is copied of a commit, None for nothing.  `on_progress` is called with the
     position reached and `upto`.
     """
     batch = _Batch(source, copy, heads)
-    events = 0
+    events = Counter[str]()
     for old in commits_behind(source, copy.position, upto):
         new = old if change is None else change(old)
         if new is not None:
             batch.add(new)
-            events += new.count
+            events[new.session] += new.count
         batch.position = old.last_position
         batch.count += 1
         if batch.count >= BATCH_COMMITS or batch.size >= BATCH_BYTES:

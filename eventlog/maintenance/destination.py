@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import msgspec
 
 from eventlog.errors import BusyError, CallError
+from eventlog.history.catalog import is_session
+from eventlog.integrity.heads import session_head
+from eventlog.log.contract import Log
 from eventlog.log.embedded import generations
 from eventlog.log.embedded.bulk_writer import BulkWriter
 from eventlog.log.embedded.directory import refuse_inside_store, require_store_files, set_unfinished, unfinished
@@ -26,11 +30,21 @@ class BackupResult(msgspec.Struct, frozen=True):
     cursor: str
     """The cursor behind the last event that was copied, for `restore` and `subscribe`."""
     sessions: int
-    """Sessions in the copy, erased ones included."""
+    """Sessions in the copy, without erased ones."""
     events: int
-    """Events that were copied now."""
+    """Events that were copied now, without those of erased sessions."""
     whole: bool
     """Whether everything was copied: there was no earlier copy to go on with."""
+
+
+def result_of(made: Log, cursor: str, events: Counter[str], *, whole: bool) -> BackupResult:
+    """Return the result of a copy that is `made`; `events` were copied now, by session."""
+    sessions = living = 0
+    for head in made.heads():
+        if not session_head(head).erased:
+            sessions += is_session(head)
+            living += events[head.session]
+    return BackupResult(cursor, sessions, living, whole)
 
 
 @contextmanager

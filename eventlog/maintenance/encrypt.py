@@ -12,6 +12,7 @@ removed stays removed; of erased sessions only what a fork inherited is copied.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from eventlog.encryption.envelope import encrypt_append
 from eventlog.errors import DamagedError
 from eventlog.events import SessionForked
 from eventlog.history.ancestry import continued
-from eventlog.history.catalog import SHELF, is_session, is_shelf
+from eventlog.history.catalog import SHELF, is_shelf
 from eventlog.history.name_streams import hashed_stream
 from eventlog.integrity.fork_anchor import pack_prefix
 from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
@@ -58,8 +59,8 @@ def copy_encrypted(
     *,
     time: int,
     on_progress: Callable[[int, int], None] | None = None,
-) -> tuple[int, int]:
-    """Write an empty copy, encrypted, up to a position; return the sessions and events in it.
+) -> Counter[str]:
+    """Write an empty copy, encrypted, up to a position; return the events by session.
 
     `own` is the key of the new store itself, `time` is now. `DamagedError` if the appends of a
     session do not give its head.
@@ -68,19 +69,14 @@ def copy_encrypted(
     events = copy_commits(source, copy, upto, change=source.encrypted, on_progress=on_progress)
     source.require_heads(upto)
     gone: list[Head] = []
-    sessions = 0
     for head in source.heads():
-        if is_clear(head.session, head.entry):
-            continue
-        is_copied = copy.head(head.session) is not None
-        if not is_copied and source.is_dropped(head):
+        is_dropped = not is_clear(head.session, head.entry) and source.is_dropped(head)
+        if is_dropped and copy.head(head.session) is None:
             gone.append(replace(head, gone=True))
-        if is_copied or source.is_dropped(head):
-            sessions += is_session(head)
     if gone:
         copy.add([], {}, {}, {}, position=copy.position, gone=gone)
     write_record(copy, source.ledger, time, log.options.io.random(SALT_BYTES))
-    return sessions, events
+    return events
 
 
 class _EncryptingSource:

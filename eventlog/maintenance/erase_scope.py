@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog.errors import CallError
-from eventlog.history.session_page import page_of
+from eventlog.history.session_page import sessions_of
 from eventlog.maintenance.erase import Choice, erase_all, related
 from eventlog.open_log import server_log
 from eventlog.validation import require
@@ -16,8 +16,6 @@ from eventlog.validation import require
 if TYPE_CHECKING:
     from eventlog.log.contract import Log
     from eventlog.session.session import Sessions
-
-_PAGE = 500
 
 
 class ScopeErasure(msgspec.Struct, frozen=True):
@@ -50,23 +48,11 @@ def erase_scope(
         raise CallError("sessions without a scope are erased one by one: name a scope")
     erased: dict[str, None] = {}
     kept: set[str] = set()
-    while going := [name for name in sessions_of(store, scope) if name not in erased]:
+    while going := [name for name in sessions_of(store.log, scope) if name not in erased]:
         if "keep" in (forks, subsessions):
             kept |= {other for name in going for of in related(store) for other in of(name)}
         erased |= dict.fromkeys(erase_all(store, going, forks=forks, subsessions=subsessions, reason=reason, wait=wait))
     return ScopeErasure(scope, tuple(erased), tuple(sorted(kept - erased.keys())), tuple(out_of_reach(store.log)))
-
-
-def sessions_of(store: Sessions, scope: str) -> list[str]:
-    """Return the ids of the sessions of a scope, the newest activity first."""
-    found: list[str] = []
-    cursor = None
-    while True:
-        page = page_of(store.log, scope, cursor=cursor, limit=_PAGE, state_of=lambda _head, info: info.state)
-        found += [info.id for info in page.sessions]
-        cursor = page.next
-        if cursor is None:
-            return found
 
 
 def out_of_reach(log: Log) -> Iterator[str]:

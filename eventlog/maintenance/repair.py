@@ -140,7 +140,7 @@ def _save(old: Path, new: Path, options: Options, on_progress: Callable[[int, in
                 copy.add([], {}, {}, {}, position=max(copy.position, found.position), gone=gone)
                 write_record(copy, ledger, time_ns() // 1_000_000, options.io.random(SALT_BYTES))
                 repaired = RepairReport(
-                    len(found.kept) + len(gone), events, len(found.saved_bodies), copy.position, tuple(losses)
+                    len(found.kept) + len(gone), events.total(), len(found.saved_bodies), copy.position, tuple(losses)
                 )
                 copy.finish(new, options.io.random(16).hex(), _encryption(old, found))
             finally:

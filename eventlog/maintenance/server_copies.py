@@ -9,7 +9,7 @@ copy, so a cursor does not go on there.
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import closing
 from functools import lru_cache
@@ -20,13 +20,12 @@ from msgspec.structs import replace
 
 from eventlog.errors import CallError
 from eventlog.history.ancestry import continued
-from eventlog.history.catalog import is_session
 from eventlog.history.cursor import cursor_at
 from eventlog.log.embedded import generations
 from eventlog.log.embedded.directory import encryption_of, identity_of, unfinished
 from eventlog.log.embedded.options import Options
 from eventlog.maintenance.copy_commits import copy_commits, storage_errors
-from eventlog.maintenance.destination import BackupResult, Progress, copy_at, destination
+from eventlog.maintenance.destination import BackupResult, Progress, copy_at, destination, result_of
 from eventlog.open_log import directory_of, is_server
 
 if TYPE_CHECKING:
@@ -54,8 +53,7 @@ def backup_to_directory(log: PostgresLog, to: Path, *, on_progress: Progress | N
             events = _copied(source, copy, source.end, on_progress)
             copy.finish(store, identity, log.settings.encryption)
     with closing(open_log(to, read_only=True)) as made:
-        sessions = sum(is_session(head) for head in made.heads())
-        return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
+        return result_of(made, cursor_at(made, made.last_positions()), events, whole=True)
 
 
 def restore_to_server(source: str | os.PathLike[str], address: str, *, on_progress: Progress | None) -> BackupResult:
@@ -74,11 +72,12 @@ def restore_to_server(source: str | os.PathLike[str], address: str, *, on_progre
         with closing(log), filling(address, encryption_of(log.path)) as copy:
             events = _copied(log, copy, log.last_position(), on_progress)
     with closing(open_log(address)) as made:
-        sessions = sum(is_session(head) for head in made.heads())
-        return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
+        return result_of(made, cursor_at(made, made.last_positions()), events, whole=True)
 
 
-def _copied(source: MergedLog | EmbeddedLog, copy: BulkWriter | Tables, upto: int, on_progress: Progress | None) -> int:
+def _copied(
+    source: MergedLog | EmbeddedLog, copy: BulkWriter | Tables, upto: int, on_progress: Progress | None
+) -> Counter[str]:
     events = copy_commits(source, copy, upto, on_progress=on_progress)
     gone = [head for head in source.heads() if head.gone and copy.head(head.session) is None]
     copy.add([], {}, {}, {}, position=copy.position, gone=gone)

@@ -12,8 +12,13 @@ from collections.abc import Callable, Sequence
 from threading import TIMEOUT_MAX
 
 from eventlog.errors import LimitError
+from eventlog.history.ancestry import forked_from
+from eventlog.history.catalog import entry_of
 from eventlog.history.cursor import tag_of
+from eventlog.history.session_page import sessions_of
+from eventlog.log.commit import Head
 from eventlog.log.contract import Log
+from eventlog.search.asked import Asked
 from eventlog.search.commit_rows import Update
 from eventlog.search.file import IndexFile, end_transaction
 from eventlog.search.rows import Rows
@@ -149,9 +154,44 @@ class Follower:
         found = writer.execute("SELECT value FROM facts WHERE name = 'characters'").fetchone()
         size = (0 if found is None else int(found[0])) + rows.characters
         if size > self._most:
-            self._refused = LimitError("characters of a store that is searched without an index file", size, self._most)
+            self._refused = _too_much("a store", size, self._most)
             raise self._refused
         writer.execute("REPLACE INTO facts VALUES ('characters', ?)", (size,))
+
+
+def _too_much(place: str, size: int, most: int) -> LimitError:
+    advice = ": search a `session` or a `scope` with less, or a backup in a directory"
+    return LimitError(f"characters of {place} that is searched without an index file", size, most, advice)
+
+
+def index_of(log: Log, asked: Asked, most: int, deadline: float | None) -> tuple[IndexFile, int]:
+    """Return an index in memory of the session or scope asked for, and the events that it lacks.
+
+    It has what these inherited, too, where no other session shows that: of a scope from erased
+    sessions. The newest sessions come first, always in one order, so that a page goes on at its
+    place. `LimitError` if it would have more than `most` characters.
+    """
+    streams: dict[str, Head] = {}
+    for name in sessions_of(log, asked.scope or "") if asked.session is None else [asked.session]:
+        for head, _ in forked_from(log, name):
+            if asked.session is not None or head.session == name or entry_of(head).erased:
+                streams[head.session] = head
+    index, behind = IndexFile(None, log.identity), 0
+    rows = Rows(index.writer)
+    update = Update(log, rows)
+    index.writer.execute("BEGIN")
+    for head in sorted(streams.values(), key=lambda head: (-head.created, head.session)):
+        done = head.base
+        for commit in log.read(head.session, done, head.version):
+            if deadline is not None and time.monotonic() >= deadline:
+                behind += head.version - done
+                break
+            update.take(commit, commit.first - 1)
+            done = commit.last
+            if rows.characters > most:
+                raise _too_much("sessions", rows.characters, most)
+    rows.flush()
+    return index, behind
 
 
 def reached_in(connection: sqlite3.Connection, partitions: int) -> list[tuple[int, bytes]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from errno import EDQUOT, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC
 from fcntl import LOCK_SH, LOCK_UN, flock
 from pathlib import Path
@@ -17,12 +17,12 @@ from sqlite3 import Connection
 from threading import TIMEOUT_MAX, RLock
 from typing import Any, TypeVar
 
-from eventlog.errors import CallError, EventlogError, StorageError
+from eventlog.errors import CallError, EventlogError, LimitError, StorageError
 from eventlog.history.cursor import hit_place, hits_cursor, tags_at
 from eventlog.log.contract import Log
 from eventlog.models.catalogue import ModelCatalogue
-from eventlog.search.asked import asked_for
-from eventlog.search.catch_up import Follower, reached_in
+from eventlog.search.asked import Asked, asked_for
+from eventlog.search.catch_up import Follower, index_of, reached_in
 from eventlog.search.file import IndexFile, end_transaction, is_damage, sqlite_errors
 from eventlog.search.hit import SearchPage
 from eventlog.search.results import Results
@@ -30,7 +30,7 @@ from eventlog.search.usage import UsageByDay, usage_by_day
 from eventlog.validation import require, require_or_none, require_wait
 
 MAX_MEMORY = 64_000_000
-"""Most characters of a store that is searched without an index file."""
+"""Most characters of a store, scope or session that is searched without an index file."""
 _PASSING = (ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM, EIO, ENOENT)
 """Errors that pass: an index in memory would be used for as long as the store is open."""
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Searcher:
             following = None if last is None else hits_cursor(self._log, asked.fields, last)
             return SearchPage(tuple(hits), following, behind)
 
-        return self._answer(page, wait, words=True)
+        return self._answer(page, wait, asked)
 
     def usage_by_day(
         self,
@@ -83,10 +83,14 @@ class Searcher:
             found = usage_by_day(self._log, reader, models, since=since, until=until, scope=scope, model=model)
             return UsageByDay(found, behind)
 
-        return self._answer(days, wait, words=False)
+        return self._answer(days, wait, None)
 
-    def _answer(self, ask: Callable[[Connection, int], T], wait: float | None, *, words: bool) -> T:
-        """Bring the index up to date, and ask it while it stands still; make a damaged one anew."""
+    def _answer(self, ask: Callable[[Connection, int], T], wait: float | None, asked: Asked | None) -> T:
+        """Bring the index up to date, and ask it while it stands still; make a damaged one anew.
+
+        Words are `asked` for, or usage is. If the whole store is too much for an index in memory, a
+        session or a scope gets one of its own, for this one question.
+        """
         if wait is not None:
             require_wait(wait)
         self._log.require_keys()
@@ -98,7 +102,14 @@ class Searcher:
                 index, follower = self._current(directory)
                 try:
                     with sqlite_errors(index.path or "in memory"):
-                        follower.catch_up(deadline, words=words)
+                        try:
+                            follower.catch_up(deadline, words=asked is not None)
+                        except LimitError:
+                            if asked is None or asked.session is asked.scope is None:
+                                raise
+                            own, behind = index_of(self._log, asked, MAX_MEMORY, deadline)
+                            with closing(own):
+                                return ask(own.reader, behind)
                         with index.read_lock:
                             end_transaction(index.reader)
                             try:

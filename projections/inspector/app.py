@@ -18,13 +18,14 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from eventlog.errors import CallError, DamagedError, EventlogError, KeyMissingError, NotFoundError, RefusedError
+from eventlog.errors.base import brief
 from eventlog.search.usage import total
 from eventlog.validation import require, require_or_none
 from projections.exports.html_text import visible
 from projections.inspector import answers as of_session
 from projections.inspector.asked import AskedCalls
 from projections.inspector.catalogue import Catalogue, Query
-from projections.inspector.gate import Gate
+from projections.inspector.gate import Gate, is_loopback
 from projections.inspector.markup import found_pieces
 from projections.inspector.room import Rooms
 from projections.inspector.taken_out import message_copies, session_file, stored_file
@@ -48,6 +49,8 @@ _BODY = 1_000_000
 """Bytes of a request that is posted, at most."""
 _UNCHANGED = 10
 """Seconds after which an unchanged list is answered again: a lease may be over."""
+_LEAST_TOKEN = 32
+"""Characters of a token, at least."""
 _REFUSALS = {
     NotFoundError: (404, ""),
     RefusedError: (409, ""),
@@ -61,14 +64,20 @@ _REFUSALS = {
 def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None, answers: bool = False) -> ASGIApp:
     """Return an application that shows the sessions of a store to people.
 
-    `host` is what it is served on: requests that name another are refused. With a `token` requests
-    without it are refused. It only reads, unless `answers` lets a person answer for calls that
-    wait; this needs a token and a store that may be written. It may be mounted under a path.
+    `host` is what it is served on: requests that name another are refused. With a `token`, of 32
+    characters or more, requests without it are refused; a host that other machines reach needs one.
+    It only reads, unless `answers` lets a person answer for calls that wait; this needs a token and
+    a store that may be written. It may be mounted under a path.
     """
-    if answers and token is None:
-        raise CallError("answers in the page need a token: other programs of this machine could give them")
     require(str, host, "a host is a str")
     require_or_none(str, token, "a token is a str")
+    advice = "give `token=` a secret, as `secrets.token_urlsafe(32)` makes one, and keep it"
+    if token is not None and len(token) < _LEAST_TOKEN:
+        raise CallError(f"a token has at least {_LEAST_TOKEN} characters, not {len(token)}: {advice}")
+    if token is None and not is_loopback(host.lower()):
+        raise CallError(f"other machines reach the host {brief(host)}, so it needs a token: {advice}")
+    if token is None and answers:
+        raise CallError(f"answers need a token, else other programs of this machine could give them: {advice}")
     catalogue, rooms, asked = Catalogue(store), Rooms(store), AskedCalls(store, answers=answers)
     told: dict[str, Callable[[Query], Any]] = {
         "search": partial(_found, store),

@@ -88,7 +88,8 @@ class Gate:
         else:  # a redirect would belong to the file that led here, and bring no cookie
             answer = _told(200, f"The sessions are at {mount}/.")
             answer.headers["refresh"] = f"0; url={mount}/"
-        answer.set_cookie(name, value, max_age=_FOREVER, path=f"{mount}/", httponly=True, samesite="strict")
+        secure = request.url.scheme == "https"
+        answer.set_cookie(name, value, _FOREVER, path=f"{mount}/", secure=secure, httponly=True, samesite="strict")
         return answer
 
     def _refusal(self, request: Request, *, enters: bool, posts: bool) -> Response | None:

@@ -67,6 +67,46 @@ def test_a_backup_has_the_heads_of_the_original(tmp_path: Path) -> None:
         assert session.version == before
 
 
+def counted(path: Path, keys: Path | None, *, others: bool = True) -> tuple[int, int]:
+    """Return the sessions and events that `verify` counts, with `others` those of all streams."""
+    with eventlog.open(path, read_only=True, keys=keys) as store:
+        report = verify(store)
+    assert report.sound, report
+    found = [each for each in report.sessions if not each.erased and (others or each.is_session)]
+    return sum(each.is_session for each in found), sum(each.events for each in found)
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize("vacuumed", [False, True])
+def test_a_result_counts_what_verify_counts(tmp_path: Path, *, encrypted: bool, vacuumed: bool) -> None:
+    """No result has what was erased: going on, anew, restored, under own keys."""
+    keys = tmp_path / "keys" if encrypted else None
+    with eventlog.open(tmp_path / "s", keys=keys) as store:
+        fill(store)
+        store.erase("f")
+        exchange(store.create_session(id="late"))
+        first = store.backup(tmp_path / "b")
+        assert (first.sessions, first.events) == counted(tmp_path / "b", keys)
+        store.erase("late")
+        exchange(store.fork(store.session("a"), 5, id="kept"))
+        store.erase("a", forks="keep")
+        before = store.session("b").version
+        exchange(store.session("b"))
+        if vacuumed:
+            store.vacuum()
+        second = store.backup(tmp_path / "b")
+        now = counted(tmp_path / "b", keys)
+        assert second.whole == vacuumed
+        assert (second.sessions, second.events + (0 if vacuumed else before)) == now
+        anew = store.backup(tmp_path / "anew")
+        own = None if encrypted else store.backup(tmp_path / "own", keys=tmp_path / "its keys")
+    restored = eventlog.restore(tmp_path / "b", tmp_path / "restored")
+    assert (anew.sessions, anew.events) == (restored.sessions, restored.events) == now
+    if own is not None:  # its record of what was emptied is its own
+        found = counted(tmp_path / "own", tmp_path / "its keys", others=False)
+        assert (own.sessions, own.events) == found
+
+
 def test_a_second_backup_adds_what_is_new(tmp_path: Path) -> None:
     """A second backup into the same place copies the new events only."""
     with eventlog.open(tmp_path / "s") as store:

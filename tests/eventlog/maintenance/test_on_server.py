@@ -154,7 +154,7 @@ def test_backup_and_restore_between_engines(tmp_path: Path, *, encrypted: bool) 
         store.vacuum()
         before = shown(store)
         done = store.backup(tmp_path / "copy")
-        assert (done.whole, done.sessions) == (True, 4)
+        assert (done.whole, done.sessions) == (True, 3)
         store.session("p").user("later")
         later = shown(store)
         store.backup(tmp_path / "second")
@@ -175,6 +175,22 @@ def test_backup_and_restore_between_engines(tmp_path: Path, *, encrypted: bool) 
         assert shown(third) == shown(second) == later
     with pytest.raises(CallError):
         eventlog.restore(address, tmp_path / "fourth", cursor="x")
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_result_counts_nothing_that_was_erased(tmp_path: Path, *, encrypted: bool) -> None:
+    """A backup right after an erasure, and a restore of it, count what `verify` counts."""
+    address, onto, keys = running().new_schema(), running().new_schema(), tmp_path / "keys" if encrypted else None
+    with eventlog.open(address, keys=keys) as store:
+        filled(store)
+        exchange(store.fork(store.session("p"), 5, id="kept"))
+        store.erase("p", forks="keep")
+        done = [store.backup(tmp_path / "copy")]
+    done += [eventlog.restore(tmp_path / "copy", onto), eventlog.restore(address, tmp_path / "back")]
+    with eventlog.open(tmp_path / "copy", keys=keys) as copy:
+        found = [each for each in verify(copy).sessions if not each.erased]
+    counts = sum(each.is_session for each in found), sum(each.events for each in found)
+    assert [(each.sessions, each.events) for each in done] == [counts] * 3
 
 
 def test_a_restore_that_broke_off_does_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,25 +9,27 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import eventlog
-from eventlog.errors import LimitError
+from eventlog.errors import LimitError, NotFoundError
 from eventlog.search import catch_up, search
 from eventlog.store import Store
 from tests.faults.tally import SLOW, tally
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
 from tests.support.sample_sessions import run_together
 
 WORKER = [sys.executable, "-m", "tests.support.search_worker"]
 
 
-def every_hit(store: Store, words: str) -> list[tuple[str, int]]:
+def every_hit(store: Store, words: str, **filters: Any) -> list[tuple[str, int]]:
     """Return session and version of each hit, read page by page."""
     hits: list[tuple[str, int]] = []
     cursor = None
     while True:
-        page = store.search(words, cursor=cursor, limit=64, wait=None)
+        page = store.search(words, cursor=cursor, limit=64, wait=None, **filters)
         assert not page.behind
         hits += [(hit.session, hit.version) for hit in page.hits]
         cursor = page.next
@@ -140,8 +142,53 @@ def test_without_a_directory_to_write_to_the_index_is_in_memory(
     monkeypatch.setattr(search, "MAX_MEMORY", 20)
     with eventlog.open(path, read_only=True) as store:
         for _ in range(2):
-            with pytest.raises(LimitError):
+            with pytest.raises(LimitError, match=r"`session` or a `scope`.*a backup in a directory"):
                 store.search("common")
+
+
+@pytest.mark.parametrize("name", [*ENGINES, ENCRYPTED])
+def test_a_scope_of_a_store_that_is_too_large_is_searched(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an index file a small tenant, and one session, are found beside a large tenant."""
+    monkeypatch.setattr(search, "MAX_MEMORY", 400)
+    place = Engine(name, tmp_path)
+    store = place.open()
+    for number in range(3):
+        store.create_session(id=f"small{number}", scope="small").user(f"a quiet axolotl {number}")
+        store.create_session(id=f"large{number}", scope="large").user("axolotl " * 40)
+    store.session("small2").fork(id="heir").user("the heir of an axolotl")
+    store.erase("small2", forks="keep")
+    if store.log.derived_directory is None:
+        for scope in (None, "large"):
+            with pytest.raises(LimitError, match="backup in a directory"):
+                store.search("axolotl", scope=scope, wait=None)
+    for _ in range(2):
+        found = every_hit(store, "axolotl", scope="small")
+        assert sorted(session for session, _ in found) == ["heir", "heir", "small0", "small1"]
+        assert len(every_hit(store, "axolotl", session="large1")) == 1
+        assert len(every_hit(store, "axolotl", session="heir", scope="small")) == 2
+        assert not every_hit(store, "axolotl", session="heir", scope="large")
+        assert not every_hit(store, "axolotl", scope="unknown")
+    with pytest.raises(NotFoundError):
+        store.search("axolotl", session="unknown")
+    place.close()
+
+
+def test_a_scope_of_a_store_that_is_too_large_is_read_for_as_long_as_a_search_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A search that may not wait counts the events of the scope that it has not read."""
+    monkeypatch.setattr(search, "MAX_MEMORY", 100)
+    with eventlog.open("memory:") as store:
+        session = store.create_session(scope="small")
+        session.user("axolotl")
+        store.create_session(scope="large").user("word " * 40)
+        with pytest.raises(LimitError):
+            store.search("axolotl", wait=None)
+        page = store.search("axolotl", scope="small", wait=0)
+        assert (len(page.hits), page.behind) == (0, session.version)
+        assert store.search("axolotl", scope="small").behind == 0
 
 
 def test_a_wait_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

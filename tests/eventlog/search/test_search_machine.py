@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Never
 
 import pytest
 from hypothesis import Phase, settings
@@ -12,6 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from eventlog import Text, Tool
 from eventlog import events as ev
+from eventlog.errors import LimitError
+from eventlog.search.catch_up import Follower
 from eventlog.store import Store
 from tests.faults.tally import SLOW
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
@@ -19,6 +22,15 @@ from tests.support.engines import ENCRYPTED, ENGINES, Engine
 WORDS = ["amber", "birch", "北京", "京都", "delta"]
 TEXT = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
 WHICH = st.integers(0, 1_000)
+
+
+def raising(error: Exception) -> Callable[..., Never]:
+    """Return a function that raises."""
+
+    def fails(*_: object, **__: object) -> Never:
+        raise error
+
+    return fails
 
 
 class Said(NamedTuple):
@@ -57,6 +69,8 @@ class Searches(RuleBasedStateMachine):
     """Sessions of a store, and what may be found in them."""
 
     engine_name = "embedded"
+    scope: str | None = None
+    """The scope of all sessions, where searches name it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -236,7 +250,13 @@ class Searches(RuleBasedStateMachine):
         cursor = None
         while True:
             page = self.store.search(
-                " ".join(words), session=session, ranked=ranked, cursor=cursor, limit=limit, wait=None
+                " ".join(words),
+                session=session,
+                scope=self.scope,
+                ranked=ranked,
+                cursor=cursor,
+                limit=limit,
+                wait=None,
             )
             assert not page.behind
             for hit in page.hits:
@@ -255,9 +275,14 @@ class Searches(RuleBasedStateMachine):
 
 @pytest.mark.timeout(1800 if SLOW else 300)
 @pytest.mark.parametrize("engine", [*ENGINES, ENCRYPTED])
-def test_random_programs_find_what_the_model_has(engine: str) -> None:
-    """After any program each text is found once, unless it is redacted or erased."""
-    machine = type(engine, (Searches,), {"engine_name": engine})
+@pytest.mark.parametrize("too_large", [False, True])
+def test_random_programs_find_what_the_model_has(
+    engine: str, monkeypatch: pytest.MonkeyPatch, *, too_large: bool
+) -> None:
+    """After any program each text is found once, also in a scope of a store that is too large."""
+    machine = type(engine, (Searches,), {"engine_name": engine, "scope": "" if too_large else None})
+    if too_large:
+        monkeypatch.setattr(Follower, "catch_up", raising(LimitError("characters", 2, 1)))
     count = {"memory": 60, "partitioned": 40}.get(engine, 12)
     run_state_machine_as_test(
         machine,

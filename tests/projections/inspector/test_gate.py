@@ -18,9 +18,10 @@ from eventlog.values import File
 from projections.inspector import inspector
 from projections.inspector.gate import COOKIE, is_loopback
 from tests.support.asgi import Call
+from tests.support.pages import example
 
 HERE = {"host": "127.0.0.1:8377"}
-TOKEN = "a-token-of-the-test"
+TOKEN = "a-token-of-the-test-that-is-long-enough"
 
 
 @pytest.fixture
@@ -105,6 +106,59 @@ def test_a_token_is_asked_for_and_becomes_a_cookie(store: Store) -> None:
     assert answer(store, headers=HERE | {"cookie": f"other=1; {cookie}"}, **options)[0] == 200
     assert answer(store, headers=HERE | {"authorization": f"Bearer {TOKEN}"}, **options)[0] == 200
     assert answer(store, "/api/sessions", f"token={TOKEN}", **options)[0] == 401
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "chat.example.org"])  # noqa: S104  # nothing is bound
+def test_a_host_that_other_machines_reach_needs_a_token(store: Store, host: str) -> None:
+    """An inspector for strangers without a token is refused before it answers one."""
+    with pytest.raises(CallError, match=r"needs a token.*token_urlsafe"):
+        inspector(store, host=host)
+    inspector(store, host=host, token=TOKEN)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "chat.example.org"])
+@pytest.mark.parametrize("token", ["", "short", "x" * 31])
+def test_a_token_that_can_be_guessed_is_refused(store: Store, host: str, token: str) -> None:
+    """An empty or short token, as of a variable that is not set, is refused."""
+    with pytest.raises(CallError, match=r"at least 32 characters.*token_urlsafe") as caught:
+        inspector(store, host=host, token=token, answers=True)
+    assert not token or token not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_cookie_of_an_encrypted_connection_is_sent_on_such_alone(store: Store, scheme: str) -> None:
+    """Behind TLS the cookie is marked as secure; elsewhere browsers keep none that is."""
+    from starlette.testclient import TestClient
+
+    app = inspector(store, host="chat.example.org", token=TOKEN)
+    client = TestClient(app, base_url=f"{scheme}://chat.example.org", follow_redirects=False)
+    cookie = client.get("/", params={"token": TOKEN}).headers["set-cookie"]
+    assert ("; Secure" in cookie) == (scheme == "https")
+
+
+def test_an_application_with_its_own_sign_in_hands_the_token_on(store: Store) -> None:
+    """The page's lines for an own sign-in let in who is allowed, and no one by a header."""
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.routing import Mount
+    from starlette.testclient import TestClient
+
+    def operates(request: Request) -> bool:
+        return request.cookies.get("sso") == "operator"
+
+    names: dict[str, Any] = {}
+    exec(example("def signed_in(").code, names)  # noqa: S102  # the page's own code
+    inside = inspector(store, host="testserver", token=names["SECRET"], answers=True)
+    guarded = names["signed_in"](inside, operates)
+    app = Starlette(routes=[Mount("/inspector", guarded)])
+    stranger = TestClient(app)
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "sso=user"}):
+        assert stranger.get("/inspector/api/sessions", headers=headers).status_code == 403
+    operator = TestClient(app, headers={"cookie": "sso=operator", "authorization": "Bearer of the application"})
+    for path in ("", "api/sessions", "page/app.js"):
+        answered = operator.get(f"/inspector/{path}")
+        assert (answered.status_code, "set-cookie" in answered.headers) == (200, False)
+    assert operator.post("/inspector/api/answer", json={}).status_code == 403  # it names no origin
 
 
 def test_a_file_leads_in_with_the_token(store: Store) -> None:
@@ -198,13 +252,14 @@ def _asked(store: Store) -> None:
 def _client(store: Store, **options: Any) -> Any:
     from starlette.testclient import TestClient
 
-    return TestClient(inspector(store, host="testserver", **options), headers={"authorization": f"Bearer {TOKEN}"})
+    app = inspector(store, host="testserver", token=TOKEN, **options)
+    return TestClient(app, headers={"authorization": f"Bearer {TOKEN}"})
 
 
 def test_an_answer_names_a_person_and_the_ask_that_was_shown(store: Store) -> None:
     """A person's answer from the page is recorded once; any other request changes nothing."""
     _asked(store)
-    client = _client(store, token=TOKEN, answers=True)
+    client = _client(store, answers=True)
     (call,) = client.get("/api/asked", params={"session": "s"}).json()["calls"]
     given = {"session": "s", "part": call["part"], "token": call["token"], "by": "Ann", "answer": "allow"}
     own = {"origin": "http://testserver"}
@@ -235,13 +290,13 @@ def test_an_answer_names_a_person_and_the_ask_that_was_shown(store: Store) -> No
 def test_answers_are_taken_only_where_they_are_allowed(store: Store) -> None:
     """An inspector that only reads shows what waits, and refuses a post."""
     _asked(store)
-    client = _client(store, token=TOKEN)
+    client = _client(store)
     found = client.get("/api/asked", params={"session": "s"}).json()
     assert [call["tool"] for call in found["calls"]] == ["drop"]
     assert not found["answers"]
     assert "token" not in found["calls"][0]
     assert client.post("/api/answer", json={}, headers={"origin": "http://testserver"}).status_code == 405
-    with pytest.raises(CallError):
+    with pytest.raises(CallError, match="answers need a token"):
         inspector(store, answers=True)
 
 

@@ -18,7 +18,7 @@ from eventlog.session.owner import LIVE
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.session.tool_call import ToolCall
-from eventlog.values import File, Limits, Model, Text, Todo, Tool
+from eventlog.values import File, Limits, Model, Reasoning, Text, Todo, Tool
 from projections import LiveView, ModelView
 from projections.conversation.parts import Compaction, FilePart, Message, ReasoningPart, TextPart, ToolPart
 from projections.conversation.state import Conversation
@@ -82,6 +82,9 @@ class Seen:
         self.summary = isinstance(event, ev.AssistantMessageStarted) and event.summary
         self.removed = False
         self.says = False
+        self.thinks = False
+        """Whether it has reasoning, which alone does not show a message that broke off."""
+        self.broken = False
         self.covered: set[str] = set()
 
 
@@ -98,6 +101,7 @@ class Expected:
         self.parts: dict[str, str] = {}
         self.tokens: dict[str, str] = {}
         self.pinned: set[str] = set()
+        self.reasoning: set[str] = set()
         for span in session.history():
             for recorded in span.events():
                 self._take(recorded.version, recorded.event)
@@ -120,8 +124,14 @@ class Expected:
                     self.messages[event.message].says = True
                 if isinstance(event.kind, Text) and isinstance(event.kind.text, str):
                     self.tokens[event.part] = event.kind.text
+                self.reasoning |= {event.part} if isinstance(event.kind, Reasoning) else set()
+            case ev.MessageFinished():
+                self.messages[event.message].broken = event.error is not None
             case ev.PartDelta(field="text"):
-                self.messages[self.parts[event.part]].says = True
+                if event.part in self.reasoning:
+                    self.messages[self.parts[event.part]].thinks = True
+                else:
+                    self.messages[self.parts[event.part]].says = True
                 self.tokens[event.part] = self.tokens.get(event.part, "") + event.text
             case ev.Pinned(part=str() as part):
                 self.pinned.add(part)
@@ -166,7 +176,7 @@ class Expected:
                 for message in self.messages.values()
                 if not (message.removed or message.waiting or message.covered or message.summary)
                 and message.id not in markers
-                and message.says
+                and (message.says or (message.thinks and not message.broken))
             ),
             key=lambda message: message.place,
         )

@@ -344,7 +344,8 @@ def test_laws_of_the_selection(
     tail = [message for message in view[place:] if message.id not in found.kept]
     behind = [message for message in tail if message.place > last]
     assert found.tail == (min(behind, key=lambda message: message.place).id if behind else None)
-    barred = bool(tail) and not tail[0].user and tail[0].finished is None
+    waits = bool(tail) and any(isinstance(part, ToolPart) and part.waits for part in tail[0].parts)
+    barred = waits or (bool(tail) and not tail[0].user and tail[0].finished is None)
     assert not tail or barred or measure.messages(tail) <= tail_budget(policy, usable)
     assert all(message.user or message.finished is not None for message in found.head)
     assert not any(map(_waits_for_a_result, found.head))

@@ -194,7 +194,7 @@ def test_what_is_done_ends_with_0(cli: Cli, large: Path, tmp_path: Path, *, as_j
 
 
 def _unread(*arguments: object) -> tuple[int, str]:
-    """Run a command whose output nobody reads, and that keeps it until its end."""
+    """Run a command into a closed pipe; return its exit code and its errors."""
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "projections", *map(str, arguments)]
@@ -208,7 +208,7 @@ def _unread(*arguments: object) -> tuple[int, str]:
 
 @pytest.mark.parametrize("bad", ["bad.json", "/proc/self/mem"], ids=["refused", "unreadable"])
 def test_a_failure_stands_though_nobody_reads_what_came_before_it(cli: Cli, tmp_path: Path, bad: str) -> None:
-    """An import ends with the code of its failure, and without a traceback, whoever reads it."""
+    """An import ends with the code of its failure, without a traceback."""
     (tmp_path / "good.json").write_text('[{"role": "user", "content": "x"}]')
     (tmp_path / "bad.json").write_text("{")
     files = [tmp_path / "good.json", tmp_path / bad]

@@ -92,11 +92,13 @@ def _report(error: BaseException) -> int:
 
         sys.stderr.write(safe("".join(traceback.format_exception(error))))
     code, text = classify(error)
-    if not text:  # the reader has left
+    try:
+        sys.stdout.flush()
+    except OSError:  # its reader has left, or its disk is full
         _discard_output()
-    elif isinstance(error, click.exceptions.NoArgsIsHelpError):
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
         sys.stderr.write(f"{error.message}\n")
-    else:
+    elif text:
         output.note(f"eventlog: {text}")
     return code
 

@@ -6,7 +6,7 @@ usage is read once, and read on when the session grows. A list waits a fraction 
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from threading import Lock
@@ -30,8 +30,6 @@ _LOOKED_AT = 100
 """Sessions that a search for a state reads first; then twice as many."""
 _SLICE = 0.15
 """Seconds of looking for them, or of estimating costs, until the page asks for more."""
-_ESTIMATED = 50_000
-"""Sessions whose estimates are remembered."""
 _FOUND = 200
 """Sessions of a search in the titles, at most."""
 _FRESH = 2.0
@@ -77,7 +75,7 @@ class Estimates:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = Lock()
-        self._known: OrderedDict[str, tuple[int, UsageTotals]] = OrderedDict()
+        self._known: dict[str, tuple[int, UsageTotals]] = {}
         """By session the version up to which it was read, and its usage up to there."""
 
     def of(self, infos: Iterable[SessionInfo], *, wait: bool = True) -> dict[str, UsageTotals]:
@@ -108,8 +106,6 @@ class Estimates:
             except (NotFoundError, KeyMissingError):  # erased, or its key gone, meanwhile
                 return False
             self._known[info.id] = version, sums
-            if len(self._known) > _ESTIMATED:
-                self._known.popitem(last=False)
         return info.id in self._known and version >= info.version
 
 

@@ -88,7 +88,9 @@ def import_(
                 job.take(store, source, on_progress)
                 if not job.alone:
                     on_progress(number + 1, len(found))
-    return job.end()
+    with output.verdict(job.code):
+        job.end()
+    return job.code
 
 
 def _agents(*, yes: bool) -> list[Folder]:
@@ -212,14 +214,18 @@ class _Import:
         elif self._json:
             self._files.append(entry)
 
-    def end(self) -> Exit:
-        """Print what is to be said at the end, and return the exit code."""
+    @property
+    def code(self) -> Exit:
+        """The exit code of what was imported so far."""
+        if not self._failure and self._refused and not self._counts["imported"] + self._counts["unchanged"]:
+            return Exit.USAGE
+        return self._failure
+
+    def end(self) -> None:
+        """Print what is to be said at the end."""
         if self._json and not self._follows:
             output.document({"files": self._files, **self._counts})
         for line in refusal_lines(self._refused):
             output.note(f"eventlog: {line}")
         if not self.alone:
             output.note(", ".join(f"{counted(number, 'file')} {what}" for what, number in self._counts.items()))
-        if not self._failure and self._refused and not self._counts["imported"] + self._counts["unchanged"]:
-            return Exit.USAGE
-        return self._failure

@@ -191,3 +191,28 @@ def test_what_is_done_ends_with_0(cli: Cli, large: Path, tmp_path: Path, *, as_j
         json_too = ["--json"] * (as_json and not command.startswith("serve"))
         done = cli(*command.split(), *json_too)
         assert done.code == Exit.OK, (command, done.err)
+
+
+def _unread(*arguments: object) -> tuple[int, str]:
+    """Run a command into a closed pipe; return its exit code and its errors."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "projections", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+    )
+    os.close(writing)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("bad", ["bad.json", "/proc/self/mem"], ids=["refused", "unreadable"])
+def test_a_failure_stands_though_nobody_reads_what_came_before_it(cli: Cli, tmp_path: Path, bad: str) -> None:
+    """An import ends with the code of its failure, without a traceback."""
+    (tmp_path / "good.json").write_text('[{"role": "user", "content": "x"}]')
+    (tmp_path / "bad.json").write_text("{")
+    files = [tmp_path / "good.json", tmp_path / bad]
+    told = cli("import", *files).code
+    assert told not in {Exit.OK, Exit.PIPE}
+    code, errors = _unread("--store", tmp_path / "other", "import", *files)
+    assert (code, "Traceback" in errors) == (told, False)

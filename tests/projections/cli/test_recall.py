@@ -155,7 +155,7 @@ def test_a_second_compaction_covers_the_first_ones_summary(cli: Cli, tmp_path: P
 
 
 def test_what_is_gone_says_how_and_what_to_do(cli: Cli, tmp_path: Path) -> None:
-    """An id that a rollback or a removal took out says so, and the command that it names helps."""
+    """An id says how a rollback or removal took it out; the named command helps."""
     talk(tmp_path / "store")
     compaction = cli("compact", "talk", "--json").json["compaction"]
     with eventlog.open(tmp_path / "store") as store:

@@ -7,11 +7,13 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import eventlog
+from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Tokens, Usage
-from projections.inspector.catalogue import Catalogue
+from projections.inspector.catalogue import Catalogue, Estimates
 from tests.support.encrypted_store import Service
 from tests.support.postgres_server import give_back, new_place
 
@@ -50,3 +52,20 @@ def test_order_and_bound_are_by_the_shown_cost(engine: str, tmp_path: Path, monk
     finally:
         if engine == "postgres":
             give_back(place)
+
+
+def test_what_was_estimated_stays_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that asks on comes to an end, however many sessions the store has."""
+    many = 60_000
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        info = replace(session.info, unpriced=1, version=session.version, events=1)
+
+        def same(_: str) -> Session:
+            return session
+
+        monkeypatch.setattr(store, "session", same)  # to make so many takes a minute
+        estimates = Estimates(store)
+        monkeypatch.setattr("projections.inspector.catalogue._SLICE", 60.0)
+        estimates.of(replace(info, id=str(number)) for number in range(many))
+        assert len(estimates.of((replace(info, id=str(number)) for number in range(many)), wait=False)) == many

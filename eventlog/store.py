@@ -134,9 +134,8 @@ class Store(SessionStore):
         The index is brought up to date first, for at most `wait` seconds (None: as long as it
         takes); `SearchPage.behind` says how much is missing. Nothing that is redacted, erased or
         forgotten is found once that is committed. `scope` searches the sessions of one scope.
-        `LimitError` for a large store without an index file (an encrypted one, one on a server, or
-        one in a directory that may not be written to), unless `session` or `scope` chooses less. A
-        page has at most `limit` texts.
+        `LimitError` for a large store without an index file (encrypted, on a server, in a read-only
+        directory), unless `session` or `scope` chooses less. A page has at most `limit` texts.
         """
         return self._index().search(
             words,

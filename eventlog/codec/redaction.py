@@ -34,6 +34,8 @@ from eventlog.values import (
 )
 
 S = TypeVar("S", bound=msgspec.Struct)
+LOST = "[a large text was here; it was damaged, and a repair left it out]"
+"""Stands in a repaired store for a text that is lost."""
 NO_DIGEST = b""
 """Replaces the digest of a view, or of a request's body, that had redacted content."""
 
@@ -163,6 +165,37 @@ def blank_batch(batch: Batch, first: int, is_blank: Callable[[int], bool]) -> Ba
         entries.append(entry if event is entry.event else Entry(entry.after, event))
         version += 1
     return Batch(batch.schema, batch.time, batch.escaped, entries)
+
+
+_LOST: dict[str, dict[str, Any]] = {
+    "url": {"url": "data:text/plain,lost", "mime": "text/plain"},
+    "data": {"data": ""},
+    "edit": {"edit": "{}"},
+    "input": {"input": "{}"},
+    "moved": {"moved": "", "rest": ""},
+    "patch": {"patch": None, "view_digest": NO_DIGEST},
+    "rest": {"rest": ""},
+    "schemas": {"schemas": "[]"},
+}
+"""By field of a text that is no prose: the fields without it."""
+
+
+def without_bodies(value: S, lost: Collection[bytes]) -> S:
+    """Return an event, or a value of it, with `LOST` in place of the texts with these digests."""
+    changes: dict[str, Any] = {}
+    for name in value.__struct_fields__:
+        field = getattr(value, name)
+        if isinstance(field, Body):
+            changes |= _LOST.get(name, {name: LOST}) if field.digest in lost else {}
+        elif isinstance(field, msgspec.Struct) and (new := without_bodies(field, lost)) is not field:
+            changes[name] = new
+    if isinstance(value, ev.ToolCompleted) and value.attachments:
+        changes["attachments"] = tuple(without_bodies(file, lost) for file in value.attachments)
+    elif isinstance(value, ev.ValuePut) and changes:
+        changes = {"text": None, "data": None}
+    elif isinstance(value, Opaque) and "data" in changes:
+        changes["target"] = ""  # no target can read it, so it covers nothing
+    return replace(value, **changes) if changes else value
 
 
 def contents(value: Any) -> Iterator[Content]:

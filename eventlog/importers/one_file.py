@@ -65,9 +65,10 @@ def import_file(
     one; None goes on with any. `on_progress` is called with the bytes read and the size (None if
     unknown) as the work goes on.
     `ImportFormatError` for a file of no known format; damaged records are no error: they are listed
-    in the report. `DamagedError` and `BusyError` for a database that cannot be read, or not now;
-    `OSError` when the file cannot be read. Of imports at once each event is stored
-    once: one that finds another was first reads the file again; `ConflictError` if that goes on.
+    in the report. `ErasedError` if each session of the file was erased here. `DamagedError` and
+    `BusyError` for a database that cannot be read, or not now; `OSError` when the file
+    cannot be read. Of imports at once each event is stored once: one that finds another was first
+    reads the file again; `ConflictError` if that goes on.
     """
     require(Store, store, "a store is a Store")
     require_or_none(str, format, "a format is named by a str")

@@ -6,6 +6,8 @@ with the file at once, and appends to one of them or to a fork, which has the sa
 import finds the fork.
 
 Times and the origin's path are not compared: a file that was moved or copied is the same file.
+
+A session that was erased in the store is left out of the file, with its branches.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from eventlog import events as ev
+from eventlog.errors import ErasedError
 from eventlog.history.catalog import SessionInfo
 from eventlog.importers.common.candidate import BESIDE
 from eventlog.importers.common.importer import ImportBatch, Report
@@ -43,12 +46,24 @@ class Reconciliation:
         self._scope = scope
         self._targets: dict[str, Target] = {}
         self._names: dict[str, str] = {}
+        self._erased: dict[str, ErasedError] = {}
+        """Sessions of the file that are left out."""
 
     def take(self, batches: Iterable[ImportBatch]) -> None:
         """Compare batches, and append what is new; some of it may wait for `finish`."""
         try:
             for batch in batches:
-                self._take(batch)
+                first = batch.items[0][1] if batch.items else None
+                of = first.parent if isinstance(first, ev.SessionForked) else batch.session
+                if of in self._erased:
+                    self._erased[batch.session] = self._erased[of]
+                    continue
+                try:
+                    self._take(batch)
+                except ErasedError as error:
+                    self._erased[batch.session] = error
+                    self._targets.pop(batch.session, None)
+                    self._report.skip(1, f"{error}; it is left out")
         finally:  # an append that is on its way would come between those of the next import
             for target in self._targets.values():
                 target.settle()
@@ -100,7 +115,12 @@ class Reconciliation:
                 del self._targets[target.wanted]
 
     def finish(self) -> None:
-        """Append what waits. Batches may follow, of a format without snapshots."""
+        """Append what waits. Batches may follow, of a format without snapshots.
+
+        `ErasedError` if each session of the file was erased.
+        """
+        if self._erased and self._erased.keys() >= {*self._report.sessions}:
+            raise next(iter(self._erased.values()))
         for target in self._targets.values():
             target.finish()
             self._names[target.wanted] = target.name()
@@ -112,7 +132,7 @@ class Reconciliation:
 
     def stored_ids(self, sessions: Iterable[str]) -> list[str]:
         """Return the ids that sessions of the file have in the store."""
-        return [self._names.get(name, name) for name in sessions]
+        return [self._names.get(name, name) for name in sessions if name not in self._erased]
 
 
 def _same_origin(info: SessionInfo, origin: Origin | None) -> bool:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
+from eventlog.codec.batch import Item, decode, encode
+from eventlog.codec.decoded import spans_of
+from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import DESTROYED, is_foreign
+from eventlog.codec.redaction import without_bodies
 from eventlog.history.ancestry import ancestors
 from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import PREFIX
@@ -40,6 +44,19 @@ class VacuumResult(msgspec.Struct, frozen=True):
 def emptied(commit: Commit, payload: bytes = b"") -> Commit:
     """Return the commit with another payload and salt; only the hash of its leaf stays."""
     return replace(commit, payload=payload, salt=os.urandom(SALT_BYTES), leaf=leaf_of(commit))
+
+
+def emptied_of_bodies(commit: Commit, lost: Collection[bytes]) -> Commit:
+    """Return the commit without the texts with these digests."""
+    spans = list(spans_of(commit))
+    start = spans[0].time
+    items: list[Item] = [
+        replace(span.item, start=span.time - start)
+        if isinstance(span.item, DeltaRun)
+        else (span.time, without_bodies(span.item, lost))
+        for span in spans
+    ]
+    return emptied(commit, encode(items, start, decode(commit.payload).messages))
 
 
 def rewritten(commit: Commit, last: int | None, changes: Mapping[str, Change]) -> Commit | None:

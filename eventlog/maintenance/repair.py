@@ -4,7 +4,8 @@ A repair never works in place.  It looks for commits in the folded part, which i
 because damaged pages can kill a reader, and in the journal (`log/embedded/salvage.py`).
 `salvaged_store.py` decides which commits are kept.  A log on a server is copied, and a damaged row
 there is an error.  Catalog entries are made anew from the events.  Leases are released; checkpoints
-and token counts are made again when they are needed.
+and token counts are made again when they are needed.  Where a large text is lost, a note stands in
+its place (`codec.redaction.LOST`); an import of its file brings the text back in a fork.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from eventlog.codec.payload import is_encrypted
 from eventlog.errors import BusyError, CallError, DamagedError, NotFoundError
 from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.merkle import SALT_BYTES
-from eventlog.maintenance.copy_commits import copy_commits, head_at, storage_errors
+from eventlog.maintenance.copy_commits import copy_commits, storage_errors
 from eventlog.maintenance.salvaged_store import RepairLoss, SalvagedStore
 from eventlog.open_log import LOST_NOTE, directory_of, is_server
 
@@ -134,7 +135,11 @@ def _save(old: Path, new: Path, options: Options, on_progress: Callable[[int, in
                 copy.begin()
                 ledger = ScrubLedger()
                 events = copy_commits(
-                    found, copy, found.position, change=ledger.add, heads=head_at, on_progress=on_progress
+                    found,
+                    copy,
+                    found.position,
+                    change=lambda commit: ledger.add(found.without_lost_texts(commit)),
+                    on_progress=on_progress,
                 )
                 gone = [head for name, head in found.tombstones.items() if copy.head(name) is None]
                 copy.add([], {}, {}, {}, position=max(copy.position, found.position), gone=gone)

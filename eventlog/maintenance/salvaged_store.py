@@ -2,7 +2,8 @@
 
 A commit counts if its checksums and the hash of its leaf are right.  A session is kept from its
 first version to its first hole: what is behind the hole may be sound, but means nothing without
-what is missing, so it is listed as a loss.  A fork needs what it inherited.
+what is missing, so it is listed as a loss.  A fork needs what it inherited.  A lost large text
+leaves a note in its place, unless its append is encrypted.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from eventlog.log.commit import Commit, Head
 from eventlog.log.digests import digests_in
 from eventlog.log.merkle import TAG_BYTES, leaf_of
 from eventlog.maintenance.copy_commits import head_at
+from eventlog.maintenance.emptied import emptied_of_bodies
 
 if TYPE_CHECKING:
     from eventlog.log.embedded.segments.layout import FoldState, HeadRow
@@ -78,6 +80,8 @@ class SalvagedStore:
         self.position: int = 0
         self.saved_bodies: set[bytes] = set()
         """Digests of the large texts that were saved."""
+        self._lost: dict[tuple[str, int], set[bytes]] = {}
+        """Digests of the lost large texts of an append, by session and version."""
         for session, row in rows_in(segments):
             found = self._session(session)
             if row is not None and _is_readable(row, session):
@@ -243,11 +247,15 @@ class SalvagedStore:
                     losses.append(RepairLoss(name, commit.first, commit.last, "a large text is missing or damaged"))
                 continue
             missing = {digest for digest in digests_in(commit.payload) if self.body(digest) is None}
-            losses += [
-                RepairLoss(name, span.first, span.first, "a large text is missing or damaged")
-                for span in (_spans(commit) if missing else ())
-                if not isinstance(span.item, DeltaRun) and any(digest in missing for digest in _bodies_of(span))
-            ]
+            for span in _spans(commit) if missing else ():
+                if not isinstance(span.item, DeltaRun) and (lost := missing.intersection(_bodies_of(span))):
+                    losses.append(RepairLoss(name, span.first, span.first, "a large text is missing or damaged"))
+                    self._lost.setdefault((name, commit.first), set()).update(lost)
+
+    def without_lost_texts(self, commit: Commit) -> Commit:
+        """Return the commit with a note in place of each large text that is lost."""
+        lost = self._lost.get((commit.session, commit.first))
+        return commit if lost is None else emptied_of_bodies(commit, lost)
 
     # -- being read from ---------------------------------------------------------------------------
 

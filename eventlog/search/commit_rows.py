@@ -20,6 +20,7 @@ from eventlog.history.catalog import entry_of, is_shelf_id
 from eventlog.log.commit import Commit
 from eventlog.log.contract import Log
 from eventlog.log.digests import digests_in
+from eventlog.logger import logger
 from eventlog.search.rows import Named, Rows, name_of
 from eventlog.search.said import said_by
 from eventlog.values import Content, MessageError, Reasoning, Tool
@@ -36,18 +37,25 @@ _USER, _ASSISTANT, _REASONING, _CALL, _RESULT = range(5)
 
 
 def reader_of(log: Log, session: str) -> Callable[[Content], str]:
-    """Return a function that reads the contents of a session."""
+    """Return a function that reads the contents of a session; of a damaged one "".
+
+    A warning says so, and the other texts are still found.
+    """
     own = log.of(session)
 
     def text(content: Content) -> str:
         if isinstance(content, str):
             return content
-        packed = own.body(content.digest)
-        if packed is None:
-            if not any(content.digest in digests_in(commit.payload) for commit in log.read(session)):
-                return ""  # erased, or redacted and scrubbed, since the commit was read
-            raise DamagedError(f"body {content.digest.hex()} is missing", session=session)
-        return checked_body_text(content, packed)
+        try:
+            packed = own.body(content.digest)
+            if packed is not None:
+                return checked_body_text(content, packed)
+        except DamagedError:
+            packed = b""
+        # else erased, or redacted and scrubbed, since the commit was read
+        if packed is not None or any(content.digest in digests_in(commit.payload) for commit in log.read(session)):
+            logger().warning("a damaged large text is not searched; `eventlog verify` names it")
+        return ""
 
     return text
 

@@ -21,11 +21,12 @@ from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import blank
-from eventlog.errors import AlreadyExistsError
+from eventlog.errors import AlreadyExistsError, DamagedError
 from eventlog.events import LASTING
 from eventlog.history.ancestry import forked_from
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import covers
+from eventlog.logger import logger
 from eventlog.session.session import Session
 from projections.exports.readable import own_messages
 from projections.reports.event_json import event_record
@@ -82,7 +83,8 @@ _RAN = """UPDATE calls SET started = coalesce(started, ?), ended = coalesce(?, e
 def write_sqlite(sessions: Iterable[Session], path: Path, *, inherited: bool) -> None:
     """Write sessions into a new file; `inherited` includes the history that a fork inherited.
 
-    Without it a fork has what was said in it, and the rest is that of its parent.
+    Without it a fork has what was said in it, and the rest is that of its parent, and a damaged
+    session is left out with a warning.
     """
     if path.exists() and path.stat().st_size:
         raise AlreadyExistsError("file", str(path))
@@ -91,7 +93,15 @@ def write_sqlite(sessions: Iterable[Session], path: Path, *, inherited: bool) ->
         connection.execute("PRAGMA synchronous = OFF")
         connection.executescript(f"BEGIN;{_TABLES}")
         for session in sessions:
-            _write(connection, session, 0 if inherited else session.version - session.info.events)
+            try:
+                _write(connection, session, 0 if inherited else session.version - session.info.events)
+            except DamagedError:
+                if inherited:
+                    raise
+                for table in ("messages", "parts", "calls", "usage", "events"):
+                    connection.execute(f"DELETE FROM {table} WHERE session = ?", (session.id,))  # noqa: S608
+                connection.execute("DELETE FROM sessions WHERE id = ?", (session.id,))
+                logger().warning("a damaged session is left out; `eventlog verify` names it")
         connection.execute("COMMIT")
         connection.execute("ANALYZE")
 

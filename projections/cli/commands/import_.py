@@ -60,7 +60,8 @@ def import_(
     out. --all finds the sessions of Claude Code, Codex, Gemini CLI, Qwen Code and OpenCode. Skipped
     records are listed with the reason, and refused files by reason. If a file cannot be imported,
     the others still are, and the exit code is that of the first failure; a file of no known format
-    that was only found in a directory or by a pattern is no failure.
+    that was only found in a directory or by a pattern is no failure, nor is one of several files
+    whose sessions were erased here: it is left out.
 
     --scope is that of new sessions. A file whose session is stored with another scope cannot be
     imported with it; without --scope it goes on there.
@@ -150,13 +151,14 @@ class _Import:
         """Whether all files were looked at once that are followed."""
         self._files: list[dict[str, Any]] = []
         self._refused: dict[str, list[str]] = {}
-        self._counts = {"imported": 0, "unchanged": 0, "refused": 0}
+        self._counts = {"imported": 0, "unchanged": 0, "refused": 0, "erased": 0}
         self._failure = Exit.OK
 
     def take(self, store: Store, source: Source, on_progress: Callable[[int, int | None], None]) -> None:
         """Import a file; one that is refused is noted, unless it is the only one."""
         from msgspec.structs import replace
 
+        from eventlog.errors import ErasedError
         from eventlog.importers import import_file
 
         try:
@@ -169,6 +171,9 @@ class _Import:
             )
         except Exception as error:  # the other files are still imported
             fault = FileFault(str(source.path), error, source.name)
+            if isinstance(error, ErasedError) and not (self.alone and source.is_named):
+                self._leave_out(source.name, error)
+                return
             code, text = classify(fault)
             if code in {Exit.DEFECT, Exit.STORAGE, Exit.PIPE} or self.alone:
                 raise fault from error
@@ -180,6 +185,8 @@ class _Import:
 
     def took(self, found: FollowedFile) -> None:
         """Note what became of a file that is followed; the same error is told once."""
+        from eventlog.errors import ErasedError
+
         if found.report is not None:
             self._told.pop(found.path, None)
             if found.report.events or not self._json:
@@ -188,7 +195,19 @@ class _Import:
             _, text = classify(FileFault(found.path, found.error))
             if self._told.get(found.path) != text:
                 self._told[found.path] = text
-                self._refuse(found.path, text)
+                if isinstance(found.error, ErasedError):
+                    self._leave_out(found.path, found.error)
+                else:
+                    self._refuse(found.path, text)
+
+    def _leave_out(self, name: str, error: Exception) -> None:
+        """Count a file whose sessions were erased."""
+        from eventlog.importers import Report
+
+        self._counts["erased"] += 1
+        if self.begun:
+            output.note(f"{name}: {error}; it is left out")
+        self._note({**output.fields(Report(name, "")), "format": None, "error": str(error)})
 
     def _refuse(self, name: str, text: str) -> None:
         from eventlog.importers import Report
@@ -227,5 +246,8 @@ class _Import:
             output.document({"files": self._files, **self._counts})
         for line in refusal_lines(self._refused):
             output.note(f"eventlog: {line}")
-        if not self.alone:
-            output.note(", ".join(f"{counted(number, 'file')} {what}" for what, number in self._counts.items()))
+        erased = self._counts["erased"]
+        if not self.alone or erased:
+            told = [f"{counted(self._counts[what], 'file')} {what}" for what in ("imported", "unchanged", "refused")]
+            told += [f"{counted(erased, 'file')} of erased sessions left out"] if erased else []
+            output.note(", ".join(told))

@@ -82,6 +82,10 @@ def repair(context: Context, *, into: Path | str, json: bool) -> Exit:
 
     Every loss is listed with its session and versions. The damaged store is only read. Exit code 1
     if anything was lost.
+
+    A note stands in place of a lost large text, and `eventlog verify` names its append until the
+    part is redacted and scrubbed; an import of its file brings the text back in a fork. In an
+    encrypted store its session cannot be shown whole.
     """
     import eventlog
     from eventlog.open_log import shown

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eventlog import Store
-from eventlog.errors import BusyError, EventlogError, ImportFormatError
+from eventlog.errors import BusyError, ErasedError, EventlogError, ImportFormatError
 from eventlog.importers import import_file
 from eventlog.importers.opencode import database as importer
 from eventlog.importers.opencode.emit import export_of
@@ -186,3 +186,32 @@ def test_a_session_in_the_older_folder(store: Store, tmp_path: Path, wholes: lis
         assert import_file(store, place).events == 0
         next((tmp_path / "message" / session).glob("*.json")).write_text('{"id": "msg')
         assert import_file(store, place).skipped
+
+
+def test_an_erased_session_of_a_database_is_left_out(
+    store: Store, tmp_path: Path, wholes: list[dict[str, Any]]
+) -> None:
+    """The other sessions are imported with what came to them; without any it is an error."""
+    path = tmp_path / "opencode.db"
+    database = made(path)
+    for whole in wholes:
+        fill(database, whole, 1)
+    names = import_file(store, path).sessions
+    erased = names[::2]
+    for name in erased:
+        store.erase(name, forks="keep", subsessions="keep")
+    database.execute("DELETE FROM session")
+    database.execute("DELETE FROM message")
+    database.execute("DELETE FROM part")
+    for whole in wholes:
+        fill(database, whole)
+    report = import_file(store, path)
+    assert (sorted(report.sessions), bool(report.events)) == (sorted(names[1::2]), True)
+    assert [reason for _, reason in report.skipped if "was erased" in reason] == [
+        f"session {name} was erased; it is left out" for name in erased
+    ]
+    for name in names[1::2]:
+        store.erase(name, forks="keep", subsessions="keep")
+    with pytest.raises(ErasedError):
+        import_file(store, path)
+    database.close()

@@ -6,9 +6,11 @@ import errno
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,10 @@ from msgspec import structs
 
 import eventlog
 from eventlog import Store
+from eventlog import events as ev
 from eventlog.codec.payload import FOREIGN
 from eventlog.codec.payload import LEDGER as REMAINED
+from eventlog.codec.redaction import LOST, bodies_of, is_freed, without_bodies
 from eventlog.errors import BusyError, CallError, DamagedError, NotFoundError, UnfinishedError
 from eventlog.log import validation
 from eventlog.log.embedded.engine import open_log
@@ -29,11 +33,14 @@ from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.layout import PAIR, TREES
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.maintenance.repair import RepairReport, repair
+from eventlog.values import Attachment, Body, File, Opaque
+from projections.exports.sqlite import write_sqlite
 from projections.verify.verify import verify
 from projections.view.model_view import ModelView
 from tests.support.embedded_log import abandon, put
 from tests.support.sample_sessions import exchange
 
+BODY = Body(b"d" * 32, 9000, 9000)
 LARGE = "a large text that is stored beside its event, as one of those is " * 60
 
 
@@ -87,10 +94,12 @@ def repaired(path: Path, payloads: dict[str, list[bytes]]) -> RepairReport:
     texts = {loss.session for loss in done.losses if "large text" in loss.problem}
     with eventlog.open(new) as store:
         heads = {head.session: head for head in store.log.heads()}
-        assert len(heads) == done.sessions
+        assert len(heads.keys() - ({REMAINED} if texts and REMAINED not in payloads else set())) == done.sessions
         for name, expected in payloads.items():
-            found = [commit.payload for commit in store.log.read(name)] if name in heads else []
-            assert found == expected[: len(found)]
+            read = list(store.log.read(name)) if name in heads else []
+            assert all(not commit.emptied or name in texts for commit in read)
+            found = [old if new.emptied else new.payload for new, old in zip(read, expected, strict=False)]
+            assert (len(read), found) == (len(found), expected[: len(found)])
             if found != expected or (name not in heads):
                 mine = [one for one in done.losses if one.session == name and "large text" not in one.problem]
                 assert len(mine) <= 1
@@ -105,6 +114,7 @@ def repaired(path: Path, payloads: dict[str, list[bytes]]) -> RepairReport:
         assert {one.session for one in report.sessions if not one.sound} <= texts | {
             name for name in heads if store.log.head(name) and name == "f" and texts
         }, (report, done)
+        list(store.search("answer").hits)
         for info in store.sessions():
             if not texts:
                 assert ModelView.of(store.session(info.id)).version
@@ -335,7 +345,7 @@ def test_any_damaged_head_costs_no_event(tmp_path: Path, *, keys: bool) -> None:
 
 
 def test_a_large_text_that_is_lost_is_named(tmp_path: Path) -> None:
-    """A session is saved without a lost large text; its version is listed and redactable."""
+    """A lost large text leaves a note in its session; its version is listed, redactable."""
     payloads = fill(tmp_path / "s", many=1)
 
     def drop(txn: Any, trees: dict[str, Any]) -> None:
@@ -350,8 +360,72 @@ def test_a_large_text_that_is_lost_is_named(tmp_path: Path) -> None:
     with eventlog.open(tmp_path / "new") as store:
         session = store.session("s0")
         event: Any = next(iter(session.events((loss.first or 0) - 1, loss.first))).event
+        assert str(list(ModelView.of(session).messages)).count(LOST) == 1
+        assert [hit.version for hit in store.search("repair").hits] == [loss.first]
+        assert not verify(store, deep=True).sound
         session.redact(event.part)
-        assert ModelView.of(session).messages
+        assert LOST not in str(list(ModelView.of(session).messages))
+        store.scrub()
+        assert verify(store, deep=True).sound  # a redaction says so
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ev.PartStarted("m", "p", File("image/png", BODY)),
+        ev.PartStarted("m", "p", Opaque("openai.compaction", BODY, "openai/x")),
+        ev.ToolRunning("p", BODY),
+        ev.ToolCompleted("p", BODY, attachments=(Attachment("image/png", BODY), Attachment("image/gif", "data:,"))),
+        ev.CallAnswered("p", 1, "allow", edit=BODY),
+        ev.ToolsSet(BODY),
+        ev.ValuePut("k", BODY),
+        ev.RecordKept("f", BODY, 1, BODY),
+    ],
+)
+def test_what_is_no_prose_stays_what_its_readers_take(event: ev.Event) -> None:
+    """JSON stays JSON, and a URL one; a value is freed; an opaque part covers nothing."""
+    assert without_bodies(event, {b"other"}) == event
+    found = without_bodies(event, {BODY.digest})
+    assert not list(bodies_of(found))
+    match found:
+        case ev.PartStarted(kind=File() as file):
+            assert file == File("text/plain", "data:text/plain,lost")
+        case ev.PartStarted(kind=Opaque() as opaque):
+            assert (opaque.data, opaque.target) == ("", "")
+        case ev.ToolRunning():
+            assert found.input == "{}"
+        case ev.ToolCompleted():
+            assert (found.output, found.attachments[0].mime) == (LOST, "text/plain")
+        case ev.CallAnswered():
+            assert found.edit == "{}"
+        case ev.ToolsSet():
+            assert found.schemas == "[]"
+        case ev.ValuePut():
+            assert is_freed(found)
+        case _:
+            assert found == ev.RecordKept("f", "", 1)
+
+
+def test_a_damaged_text_leaves_the_rest_in_use(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Search, sums by day and an export of all sessions go on, and say what they leave out."""
+    fill(tmp_path / "s", many=2)
+
+    def drop(txn: Any, trees: dict[str, Any]) -> None:
+        with txn.cursor(trees["bodies"]) as cursor:
+            assert cursor.first()
+            cursor.delete()
+
+    change(tmp_path / "s", drop)
+    with eventlog.open(tmp_path / "s") as store:
+        assert store.search("answer", limit=100).hits
+        assert "a damaged large text is not searched" in caplog.text
+        assert store.usage_by_day().days
+        write_sqlite((store.session(info.id) for info in store.sessions()), tmp_path / "all.db", inherited=False)
+        assert "a damaged session is left out" in caplog.text
+        with closing(sqlite3.connect(tmp_path / "all.db")) as database:
+            kept = {str(name) for (name,) in database.execute("SELECT id FROM sessions")}
+            assert 0 < len(kept) < len(list(store.sessions()))
+            assert {str(name) for (name,) in database.execute("SELECT session FROM events")} == kept
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -150,3 +150,20 @@ def test_the_command_line_gives_a_scope(cli: Cli, tmp_path: Path) -> None:
     assert len(cli("sessions", "--scope", "acme", "--json").json["sessions"]) == 2
     refused = cli("import", path, "--scope", "other")
     assert (refused.code, "never changes" in refused.err) == (2, True)
+
+
+def test_import_leaves_out_what_was_erased(cli: Cli, tmp_path: Path) -> None:
+    """A file whose session was erased is counted and no failure, unless it is the one named."""
+    folder = tmp_path / "chats"
+    folder.mkdir()
+    for name in "ab":
+        (folder / f"{name}.json").write_text(json.dumps([{"role": "user", "content": name}]))
+    (first, _) = [entry["sessions"][0] for entry in cli("import", folder, "--json").json["files"]]
+    cli("erase", first, "--yes")
+    again = cli("import", folder)
+    last = "0 files imported, 1 file unchanged, 0 files refused, 1 file of erased sessions left out\n"
+    assert (again.code, again.err) == (Exit.OK, last)
+    counts = cli("import", folder, "--json")
+    valid("import", counts.json)
+    assert [counts.json[name] for name in ("unchanged", "refused", "erased")] == [1, 0, 1]
+    assert cli("import", folder / "a.json").code == Exit.MISSING

@@ -165,7 +165,7 @@ def _too_much(place: str, size: int, most: int) -> LimitError:
 
 
 def index_of(log: Log, asked: Asked, most: int, deadline: float | None) -> tuple[IndexFile, int]:
-    """Return an index in memory of the session or scope asked for, and the events that it lacks.
+    """Return an index in memory of a session or scope, and the events that it lacks.
 
     It has what these inherited, too, where no other session shows that: of a scope from erased
     sessions. The newest sessions come first, always in one order, so that a page goes on at its

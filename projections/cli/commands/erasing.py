@@ -63,14 +63,15 @@ def erase(store: Store, session: str | None, *, scope: str | None, yes: bool, js
     verify --against` can tell an erasure from a loss. The content is out of the files, or rows,
     when the command ends. What it does not reach is listed.
     """
+    from eventlog.history.session_page import sessions_of
     from eventlog.maintenance.erase import plan_erasure
-    from eventlog.maintenance.erase_scope import out_of_reach, sessions_of
+    from eventlog.maintenance.erase_scope import out_of_reach
 
     if (session is None) is (scope is None):
         raise Fault("name one SESSION to erase, or a --scope")
     what = f"the scope {scope}"
     if session is None:
-        names = sessions_of(store, scope or "")
+        names = sessions_of(store.log, scope or "")
     else:
         names = [session_of(store, session).id]
         what = f"session {names[0]}"

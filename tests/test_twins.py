@@ -38,6 +38,8 @@ LACKS: dict[str, dict[str, str]] = {
         "view": "`assistant` sets it",
         "lease_wait": "`async with` waits for as long",
         "looks_back": "`finish` does it",
+        "told": "`fill` sets it",
+        "lost": "a summary sets it",
         "record_custom": "`AsyncSession.do` does it",
     },
     "AsyncTurn": dict.fromkeys(("ask", "begin", "begin_again", "decide", "patience", "release"), "`async with` does it")

@@ -151,7 +151,7 @@ class Update:
                 self._say(span, event, text)
             case ev.UserMessageAdded() | ev.AssistantMessageStarted():
                 begun = self._rows.put(self._message(span, event, span.first))
-                if begun.kind == _ASSISTANT:
+                if isinstance(event, ev.AssistantMessageStarted) and not self._is_copy(span, event):
                     self._rows.spend(begun.stream, span.first, span.time, begun.tool, reply=True)
             case ev.MessageFinished(error=MessageError(name=name)) if name != "aborted":  # a stop is no error
                 model = self._find(span, "message", event.message).tool
@@ -195,6 +195,15 @@ class Update:
         if isinstance(event, ev.AssistantMessageStarted):
             found.kind, found.tool = _ASSISTANT, self._rows.model(event.model)
         return found
+
+    def _is_copy(self, span: Span, begun: ev.AssistantMessageStarted) -> bool:
+        """Whether a summary had not seen the request that it answers.
+
+        Then a sub-session wrote it, where it counts.
+        """
+        if not begun.summary or begun.seen is None or begun.reply_to is None:
+            return False
+        return begun.seen < self._find(span, "message", begun.reply_to).begun
 
     def _say(
         self,

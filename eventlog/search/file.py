@@ -24,7 +24,7 @@ from eventlog.errors import BusyError, DamagedError, EventlogError, StorageError
 MEMORY = ":memory:"
 SLOTS = 16
 """Rows of a second; those over that take the next free number."""
-_VERSION = 3
+_VERSION = 4
 """Version of the tables, and of what is a word: change it with either."""
 _LOCK = "search.lock"
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")

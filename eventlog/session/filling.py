@@ -149,7 +149,7 @@ class Filling:
             case Kept():
                 self.reply.record_custom(step.kind, step.data)
             case Used():
-                self._usage = step.usage
+                self._usage = self.reply.told = step.usage
             case Ended():
                 self._reason = step.reason
             case _:

@@ -14,6 +14,7 @@ from eventlog.errors import CallError
 from eventlog.validation import MAX_DEPTH, require, require_json
 from eventlog.values import (
     Attachment,
+    Content,
     File,
     Json,
     MessageError,
@@ -60,6 +61,11 @@ def model_of(model: Model | str | None) -> Model | None:
     require(str, model, 'a model is a Model, or a str such as "provider/name"')
     provider, slash, name = model.partition("/")
     return Model(provider, name) if slash else Model("", model)
+
+
+def is_blank(text: Content) -> bool:
+    """Whether a text has no words."""
+    return type(text) is str and not text.strip()
 
 
 def stored_kind(kind: PartKind, bodies: dict[bytes, bytes]) -> PartKind:

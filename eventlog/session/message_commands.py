@@ -14,7 +14,14 @@ from eventlog.errors import CallError, ConflictError, RefusedError
 from eventlog.errors.base import brief
 from eventlog.ids import id_of_request
 from eventlog.session.executor import Executor
-from eventlog.session.inputs import model_of, require_sound_json, stored_attachment, stored_kind, stored_truncation
+from eventlog.session.inputs import (
+    is_blank,
+    model_of,
+    require_sound_json,
+    stored_attachment,
+    stored_kind,
+    stored_truncation,
+)
 from eventlog.session.outcome import pending_question
 from eventlog.session.reader import SessionReader
 from eventlog.session.reply import Reply
@@ -78,6 +85,8 @@ class MessageCommands:
         if not isinstance(text, str):
             kinds.extend(each(text, "a user message is a str or a list of parts"))
         kinds.extend(each(files, "files are a list of files") if files else ())
+        if all(isinstance(kind, Text) and is_blank(kind.text) for kind in kinds):
+            raise CallError("a user message without words; it has a text that is not blank, a File or a Subtask")
         added: list[ev.Event] = [
             ev.UserMessageAdded(
                 message,
@@ -256,10 +265,17 @@ class MessageCommands:
     def edit_part(self, part: str, text: str, *, wait: float = 0.0) -> None:
         """Replace the text of an ended part (text, reasoning, or a completed tool's output).
 
-        `wait` is the seconds to wait for the lease.
+        A user's text is never blank: `remove_part` takes it away. `wait` is the seconds to wait for
+        the lease.
         """
         bodies: dict[bytes, bytes] = {}
-        self.executor.run([ev.PartEdited(part, to_content(text, bodies))], bodies, wait=wait)
+        content = to_content(text, bodies)
+        if is_blank(content):
+            with self.reader.deciding() as state:
+                facts = state.parts.get(part)
+                if facts is not None and state.messages[facts.message].user:
+                    raise CallError("the edited text of a user is blank; `remove_part(part)` takes the part away")
+        self.executor.run([ev.PartEdited(part, content)], bodies, wait=wait)
 
     def remove_part(self, part: str, *, wait: float = 0.0) -> None:
         """Take an ended part out of its message; its events stay.

@@ -94,6 +94,8 @@ def _outcome_of(reader: SessionReader, message: str) -> Outcome:
         facts = state.messages.get(message)
         if facts is None or not state.history.holds(facts.added) or covers(forgotten, facts.added):
             return WITHDRAWN
+        if not _says(state, facts):
+            return WITHDRAWN
         change, place = state.now(facts.changes), state.place(facts)
         due: Literal["pending", "asked"] = "asked" if waits_for_answer(state) else "pending"
         is_alone = state.last_message == message and not (state.interrupts and state.interrupts[-1][0] > place)
@@ -204,7 +206,7 @@ def _asked(reader: SessionReader) -> tuple[str | None, str | None]:
         queued = sorted(
             (facts.added, name)
             for name, facts in state.hot_messages.items()
-            if facts.user and state.history.holds(facts.added) and state.now(facts.changes) == "waiting"
+            if facts.user and state.is_there(facts) and state.now(facts.changes) == "waiting" and _says(state, facts)
         )
     if not queued or newest is None:
         return newest, queued[0][1] if queued else None
@@ -247,14 +249,19 @@ def unanswered_questions(reader: SessionReader, through: str | None = None) -> l
 def questions(state: State, before: int = END, forgotten: Sequence[Range] = ()) -> Iterator[str]:
     """Yield the user messages whose place is before a version, newest first.
 
-    Without those that wait, those that only ask for a compaction, and forgotten ones. A reply that
-    has seen one of them has seen the older ones, too.
+    Without those that wait, those that only ask for a compaction, those with nothing that a model
+    can see, and forgotten ones. A reply that has seen one of them has seen the older ones, too.
     """
     for place, name in state.user_messages():
         facts = state.messages[name]
         asks = all(part.kind != "compaction" for part in facts.parts.values())
-        if place < before and asks and not covers(forgotten, facts.added):
+        if place < before and asks and not covers(forgotten, facts.added) and _says(state, facts):
             yield name
+
+
+def _says(state: State, message: MessageFacts) -> bool:
+    """Whether a user message has a part that a model can see."""
+    return any(part.kind in {"text", "file", "subtask"} and state.is_there(part) for part in message.parts.values())
 
 
 def ends_turn(reason: str | None, error: MessageError | None, *, calls: bool) -> bool:
@@ -287,7 +294,7 @@ class _Reading:
         for item in items:
             match item:
                 case ev.UserMessageAdded(synthetic=False, cause=None, delivery="steer") | ev.MessagePromoted():
-                    if item.message != self._message and self._holds(item.message):
+                    if item.message != self._message and self._asks(item.message):
                         if self._is_over():
                             return self._now(final=True)
                         self._later.append(self._state.messages[item.message])
@@ -329,6 +336,10 @@ class _Reading:
         """Whether a message is still part of the conversation."""
         facts: MessageFacts | None = self._state.messages.get(message)
         return facts is not None and self._state.now(facts.changes) != "removed"
+
+    def _asks(self, message: str) -> bool:
+        """Whether a message of the conversation is a question."""
+        return self._holds(message) and _says(self._state, self._state.messages[message])
 
     def _answers_later(self, reply: MessageFacts) -> bool:
         """Whether a reply has seen a later question that those before it had not."""

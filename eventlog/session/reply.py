@@ -11,7 +11,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.errors import EventlogError, StopError
+from eventlog.errors import StopError
 from eventlog.errors.base import giving_way_to
 from eventlog.session.failure import failure_of
 from eventlog.session.filling import Filled, Filling, chunks_of, fill_with
@@ -83,8 +83,8 @@ class Reply(ReplyCommands):
             if error is not None:
                 self._executor.writer.flush()  # a `finish` that was interrupted may be on its way
             self._abort(reason)
-        except EventlogError as failed:
-            if not isinstance(failed, StopError):  # an earlier command failed; the message is aborted all the same
+        except Exception as failed:
+            if not isinstance(failed, StopError):  # an earlier command, or `prices`, failed; aborted all the same
                 self._abort(reason)
             raise
 
@@ -94,7 +94,8 @@ class Reply(ReplyCommands):
         if state.has_message(self.id) and self.id not in state.open_messages():
             self._close()
         elif any(state.parts[call].message == self.id for call in asked(state)):
-            self._end(closing_message(state, self.id, reason or MessageError("aborted")))
+            used = self._used(None, None, self._purpose, failed=reason is not None)
+            self._end([*used, *closing_message(state, self.id, reason or MessageError("aborted"))])
         else:
             self.abort(reason)
 

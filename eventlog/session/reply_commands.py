@@ -15,6 +15,7 @@ from eventlog import events as ev
 from eventlog.codec.large_texts import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError
 from eventlog.session.empty_answers import ending_of
+from eventlog.session.failure import is_crash
 from eventlog.session.held_lease import Block, Lease
 from eventlog.session.inputs import stored_kind
 from eventlog.session.text_stream import TextStream
@@ -48,6 +49,10 @@ class ReplyCommands:
         """The view of the first model call, if it was named; None once its step began."""
         self._purpose = "turn"
         """Purpose of the newest step."""
+        self.told: Usage | None = None
+        """Usage of the model call that is read, as its stream told; recorded once it ends."""
+        self.lost: list[Usage] = []
+        """Usage of the calls before it that failed; recorded with it."""
         self._failed = 0
         """Attempts that failed and are repeated, those of replies before this one included."""
         self.lease: Lease | None = None
@@ -227,12 +232,16 @@ class ReplyCommands:
         self._accept([ev.StepFinished(self.id, part, reason, snapshot), *used])
         return part
 
-    def _used(self, usage: Usage | None, step: str | None, purpose: str, catalogue: str) -> list[ev.Event]:
-        if usage is None:
-            return []
-        model = self._started.model
-        usage, catalogue = self._executor.host.priced(usage, model, catalogue)
-        return [ev.UsageRecorded(usage, self.id, step, model, purpose, catalogue=catalogue)]
+    def _used(
+        self, usage: Usage | None, step: str | None, purpose: str, catalogue: str = "", *, failed: bool = False
+    ) -> list[ev.Event]:
+        spent = [(one, True) for one in self.lost]
+        usage = usage or self.told
+        if usage is not None:
+            spent.append((usage, failed))
+        self.told, self.lost, model = None, [], self._started.model
+        priced = ((*self._executor.host.priced(one, model, catalogue), lost) for one, lost in spent)
+        return [ev.UsageRecorded(one, self.id, step, model, purpose, lost, date) for one, date, lost in priced]
 
     def retry(self, error: MessageError) -> str:
         """Begin the model call again after `error`; returns the id of the retry part.
@@ -250,7 +259,7 @@ class ReplyCommands:
         self._failed += 1
         part = self._executor.host.new_id("prt_")
         retry = ev.PartStarted(self.id, part, Retry(self._failed, error))
-        self._accept([*removed, retry])
+        self._accept([*removed, *self._used(None, None, self._purpose, failed=True), retry])
         for stream in self._streams:
             stream.close()
         self._calls = [call for call in self._calls if call.id not in said]
@@ -297,7 +306,9 @@ class ReplyCommands:
         self._require_open()
         with self._executor.reader.deciding() as state:
             closing = closing_parts(state, self.id, final=True)
-        self._end([*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))])
+        error = error or MessageError("aborted")
+        used = self._used(None, None, self._purpose, failed=error.name != "aborted" or is_crash(error))
+        self._end([*closing, *used, ev.MessageFinished(self.id, None, error)])
 
     def _end(self, events: Sequence[ev.Event]) -> None:
         """Append the events that close the message."""

@@ -11,7 +11,7 @@ from eventlog.history.ranges import merged
 from eventlog.state.facts import MessageFacts, PartFacts, PinFacts
 from eventlog.state.state import State
 from eventlog.state.waiting_calls import asked, waiting
-from eventlog.values import File, Opaque, PartKind, Patch, Reasoning, Text, Tool
+from eventlog.values import File, Opaque, PartKind, Patch, Reasoning, Subtask, Text, Tool
 
 
 def evolve(state: State, event: ev.Event) -> None:
@@ -94,6 +94,7 @@ _BIRTHS: dict[type[PartKind], tuple[str, str]] = {
     Reasoning: ("reasoning", "open"),
     Tool: ("tool", "pending"),
     File: ("file", "ended"),
+    Subtask: ("subtask", "ended"),
     Opaque: ("opaque", "ended"),
 }
 """Name and first state of a part, by its kind.
@@ -105,8 +106,8 @@ Every other kind is complete at birth, and "other".
 def _part_started(state: State, event: ev.PartStarted) -> None:
     born = event.kind
     kind, first = _BIRTHS.get(type(born), ("other", "ended"))
-    if kind == "text" and (state.hot_messages.get(event.message) or state.messages[event.message]).user:
-        first = "ended"
+    if type(born) is Text and (state.hot_messages.get(event.message) or state.messages[event.message]).user:
+        kind, first = "ignored" if born.ignored else kind, "ended"
     call = born.call if isinstance(born, Tool) else ""
     state.insert_part(event.part, PartFacts(state.version, event.message, kind, call, first))
     if isinstance(born, Patch):

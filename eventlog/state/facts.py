@@ -54,7 +54,9 @@ class PartFacts(msgspec.Struct, array_like=True, gc=False):
     added: int
     message: str
     kind: str
-    """"text", "reasoning", "tool", "file", "opaque", "compaction", "step", or "other"."""
+    """"text", "ignored" (a user's text that is not sent), "reasoning", "tool", "file", "subtask",
+    "opaque", "compaction", "step", or "other".
+    """
     call: str
     first: str
     """State at birth: "open", "pending", "requested", "ended"."""

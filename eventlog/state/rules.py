@@ -154,7 +154,7 @@ def _edited(state: State, event: ev.PartEdited) -> None:
     if facts.kind == "tool":
         in_state(state, event.part, ("tool",), ("completed",))
     else:
-        in_state(state, event.part, ("text", "reasoning"), ("ended",))
+        in_state(state, event.part, ("text", "ignored", "reasoning"), ("ended",))
 
 
 def _part_removed(state: State, event: ev.PartRemoved) -> None:

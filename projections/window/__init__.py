@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from projections.window.compaction.offline import summarize_offline
     from projections.window.compaction.request import SummaryFacts, SummaryRequest
-    from projections.window.compaction.summarizer import Piece, Summarizer, Summary, ToolCalled
+    from projections.window.compaction.summarizer import FailedCall, Piece, Summarizer, Summary, ToolCalled
     from projections.window.compaction.titles import give_title
     from projections.window.policy.hooks import AutoContinue, Hooks, apply_patch
     from projections.window.policy.policy import (
@@ -37,6 +37,7 @@ __all__ = [
     "Clearable",
     "CompactionPolicy",
     "ContextPolicy",
+    "FailedCall",
     "Hooks",
     "LoopPolicy",
     "OverflowPolicy",
@@ -66,7 +67,7 @@ __all__ = [
 _HOMES = {
     "compaction.offline": ("summarize_offline",),
     "compaction.request": ("SummaryFacts", "SummaryRequest"),
-    "compaction.summarizer": ("Piece", "Summarizer", "Summary", "ToolCalled"),
+    "compaction.summarizer": ("FailedCall", "Piece", "Summarizer", "Summary", "ToolCalled"),
     "compaction.titles": ("give_title",),
     "policy.hooks": ("AutoContinue", "Hooks", "apply_patch"),
     "policy.policy": (

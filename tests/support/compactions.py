@@ -6,6 +6,7 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog.session.session import Session
+from eventlog.values import Text
 
 
 def compacted(session: Session, text: str = "what was done", *, goes_on: str = "", **bounds: Any) -> str:
@@ -20,6 +21,11 @@ def compacted(session: Session, text: str = "what was done", *, goes_on: str = "
             if text:
                 reply.add_text(text)
             reply.finish("stop")
-        then = [ev.UserMessageAdded(goes_on, synthetic=True, cause=part)] if goes_on else []
+        then: list[ev.Event] = []
+        if goes_on:
+            then = [
+                ev.UserMessageAdded(goes_on, synthetic=True, cause=part),
+                ev.PartStarted(goes_on, f"{goes_on}:text", Text("Go on")),
+            ]
         session.context.complete_compaction(part, reply.id, then=then)
     return part

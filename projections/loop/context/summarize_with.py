@@ -26,7 +26,7 @@ from projections.loop.context.retrying import Backoff, is_transient
 from projections.requests.forms import RequestForm, form_named
 from projections.view.options import DEFAULT
 from projections.window.compaction.request import SummaryRequest
-from projections.window.compaction.summarizer import Piece, Summarizer, ToolCalled
+from projections.window.compaction.summarizer import FailedCall, Piece, Summarizer, ToolCalled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable, Iterator
@@ -68,6 +68,7 @@ def summarize_with(
                 wait = reading.wait(error, backoff)
             else:
                 return
+            yield from reading.told
             sleep(wait)
 
     async def asummarize(request: SummaryRequest) -> AsyncGenerator[Piece]:
@@ -86,6 +87,8 @@ def summarize_with(
                 wait = reading.wait(error, backoff)
             else:
                 return
+            for told in reading.told:
+                yield told
             await asyncio.to_thread(sleep, wait)
 
     return asummarize if iscoroutinefunction(ask) or isasyncgenfunction(ask) else summarize
@@ -98,6 +101,8 @@ class _Reading:
         self._reader = AnswerReader(api)
         self._reason = ""
         self._has_said = False
+        self.told: tuple[FailedCall, ...] = ()
+        """The cost of the call, if it fails and its provider told the usage."""
 
     def pieces(self, chunk: Any) -> Iterator[Piece]:
         """Yield the pieces of a chunk; reasoning is no part of a summary."""
@@ -128,6 +133,7 @@ class _Reading:
                 self._has_said = True
                 yield step.text
             elif isinstance(step, Used):
+                self.told = (FailedCall(step.usage),)
                 yield step.usage
             elif isinstance(step, Called):
                 yield ToolCalled(step.tool)

@@ -25,7 +25,7 @@ from projections.view.neutral import Text as Said
 from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.record import SUMMARY_FORM, SUMMARY_RENDERER, Begun, SummaryRecord, without
 from projections.window.compaction.request import SummaryJob, SummaryRequest
-from projections.window.compaction.summarizer import HOME, Summarizer, ToolCalled, pieces
+from projections.window.compaction.summarizer import HOME, FailedCall, Summarizer, ToolCalled, pieces
 from projections.window.compaction.template import (
     ASKED_AGAIN,
     TEMPLATE,
@@ -193,7 +193,6 @@ class SummaryRun:
         )
         stream = reply.stream_text()
         found: list[str] = []
-        spent: list[Usage] = []
         try:
             with closing(pieces(self._summarizer, request, self._home)) as answer:
                 for number, piece in enumerate(answer):
@@ -201,19 +200,25 @@ class SummaryRun:
                         stream.append(piece)
                         found.append(piece)
                     elif isinstance(piece, Usage):
-                        spent.append(piece)
+                        reply.told = piece
+                    elif isinstance(piece, FailedCall):
+                        reply.lost.append(piece.usage)
+                        reply.told = None
                     else:
                         self._refuse_tool(piece)
                     if number % LOOKS == 0:
                         self._look_up()
         except BaseException:
-            reply.end_step("error", usage=spent[-1] if spent else None)
+            if reply.told is not None:
+                reply.lost.append(reply.told)
+                reply.told = None
+            reply.end_step("error")
             raise
         if request.last and self._wants_sections and (rest := left_out("".join(found))):
             stream.append(rest)
             found.append(rest)
         stream.end()
-        reply.end_step("stop", usage=spent[-1] if spent else None)
+        reply.end_step("stop")
         return "".join(found), stream.id
 
     def _refuse_tool(self, called: ToolCalled) -> None:

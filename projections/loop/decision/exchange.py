@@ -5,16 +5,35 @@ Each look begins at the newest message, so it costs the same however long the vi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
+from projections.view.message_rendering import render_user_message
+from projections.view.neutral import Text
+from projections.view.options import RenderOptions
 
 
 def newest_question(state: Conversation) -> Message | None:
-    """The newest message of the view that is a user's, or the program's in a user's name."""
+    """The newest message of the view that is a user's, or the program's in a user's name.
+
+    One with nothing that a model can see is no question.
+    """
     said = reversed(state.users.values())
-    return next((message for message in said if not (message.removed or message.is_marker)), None)
+    return next((one for one in said if not (one.removed or one.is_marker) and asks(one)), None)
+
+
+def asks(message: Message) -> bool:
+    """Whether a user message shows a model anything: a file, or a text with words."""
+    shown = render_user_message(message, RenderOptions(), lambda text: text if type(text) is str else "a large text")
+    return any(not isinstance(part, Text) or bool(part.text.strip()) for one in shown for part in one.parts)
+
+
+def said_place(state: Conversation, said: Sequence[tuple[str, int]]) -> int:
+    """The place of the newest of these messages that asks; one that a compaction covers does."""
+    asked = (place for name, place in reversed(said) if name not in state.messages or asks(state.messages[name]))
+    newest = newest_question(state)
+    return next(asked, 0 if newest is None else newest.place)
 
 
 def answers(state: Conversation) -> Iterator[Message]:
@@ -39,7 +58,8 @@ def open_answer(state: Conversation) -> Message | None:
 
 def queued_message(state: Conversation) -> Message | None:
     """The oldest message that is queued."""
-    return next((message for message in state.unsettled.values() if message.waiting and not message.removed), None)
+    waiting = (one for one in state.unsettled.values() if one.waiting and not one.removed)
+    return next(filter(asks, waiting), None)
 
 
 def _is_answer(message: Message) -> bool:

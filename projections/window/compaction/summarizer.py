@@ -46,8 +46,14 @@ class ToolCalled(msgspec.Struct, frozen=True):
     tool: str = ""
 
 
-Piece: TypeAlias = str | Usage | ToolCalled
-"""A piece of the summary's text, what it cost, or a tool call that should not have been."""
+class FailedCall(msgspec.Struct, frozen=True):
+    """A failed model call before another attempt of a summariser; `usage` is its cost."""
+
+    usage: Usage
+
+
+Piece: TypeAlias = str | Usage | FailedCall | ToolCalled
+"""A piece of the summary's text, its cost, or a call that failed or was not allowed."""
 
 Summary: TypeAlias = Iterable[Piece] | AsyncIterable[Piece] | Awaitable[Iterable[Piece] | AsyncIterable[Piece]]
 """Answers of a summariser; a `str` is the whole text, as an iterable of pieces is."""
@@ -199,7 +205,7 @@ class _Limits:
 
         Raises `SummarizerRefusedError` if the summary gets too long.
         """
-        if not isinstance(piece, (str, Usage, ToolCalled)):
+        if not isinstance(piece, (str, Usage, FailedCall, ToolCalled)):
             raise CallError(f"a summariser gave a {type(piece).__name__}; expected text, Usage or ToolCalled")
         self._pieces -= 1
         self._characters -= len(piece) if isinstance(piece, str) else 0

@@ -17,7 +17,7 @@ from eventlog.values import Model, Tokens, Usage
 from projections.view.model_view import ModelView
 from projections.view.neutral import NeutralMessage, Text
 from projections.window.compaction.request import SummaryRequest
-from projections.window.compaction.summarizer import Summarizer, ToolCalled, pieces
+from projections.window.compaction.summarizer import FailedCall, Summarizer, ToolCalled, pieces
 
 LONGEST_TITLE = 100
 """Characters of a title at most; a longer one is cut."""
@@ -51,7 +51,9 @@ def give_title(session: Session, ask: Summarizer, *, model: Model | str | None =
     if not question:
         return None
     shown = NeutralMessage("user", (Text(question[:LONGEST_QUESTION]),))
-    usage, title = _asked(ask, SummaryRequest(SYSTEM, (shown,), PROMPT, named))
+    usage, failed, title = _asked(ask, SummaryRequest(SYSTEM, (shown,), PROMPT, named))
+    for call in failed:
+        session.record_usage(call.usage, model=named, purpose="title", failed=True)
     session.record_usage(usage, model=named, purpose="title", failed=not title)
     if not title or session.info.title:  # named by a user meanwhile
         return None
@@ -66,24 +68,27 @@ def _text(message: NeutralMessage) -> str:
     return "\n".join(part.text for part in message.parts if isinstance(part, Text)).strip()
 
 
-def _asked(ask: Summarizer, request: SummaryRequest) -> tuple[Usage, str]:
-    """The cost of the answer, and the title in it: empty if the model failed."""
-    usage, said = Usage(Tokens()), ""
+def _asked(ask: Summarizer, request: SummaryRequest) -> tuple[Usage, list[FailedCall], str]:
+    """The cost of the answer, the calls before it, and the title: empty if the model failed."""
+    usage, failed, said = Usage(Tokens()), list[FailedCall](), ""
     try:
         with closing(pieces(ask, request)) as answer:
             for piece in answer:
                 if isinstance(piece, Usage):
                     usage = piece
+                elif isinstance(piece, FailedCall):
+                    failed.append(piece)
+                    usage = Usage(Tokens())
                 elif isinstance(piece, ToolCalled):
-                    return usage, ""
+                    return usage, failed, ""
                 else:
                     said += piece
                 if len(said) > LONGEST_ANSWER:
                     break
     except Exception as error:  # noqa: BLE001  # a title is no reason to fail
         logger().info("no title: the model's call ended with %s", type(error).__name__)
-        return usage, ""
-    return usage, _first_line(said)
+        return usage, failed, ""
+    return usage, failed, _first_line(said)
 
 
 def _first_line(said: str) -> str:

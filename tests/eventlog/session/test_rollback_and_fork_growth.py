@@ -158,8 +158,8 @@ def test_going_back_to_the_middle_reads_no_more_of_a_longer_history(
             store.session(fork).user("more", id="m")
             store.session(name).rollback(middle)
             with pytest.raises(AlreadyExistsError):
-                store.session(fork).user(id=f"{name} 1 0")
-            store.session(name).user(id=f"{fork} 1 0")
+                store.session(fork).user("more", id=f"{name} 1 0")
+            store.session(name).user("more", id=f"{fork} 1 0")
             read.append(sum(counts))
             assert verify(store, deep=True).sound
     assert read[1] < read[0] + 3 * CHECKPOINT_EVENTS

@@ -67,7 +67,7 @@ def test_states_change_with_what_is_done(engine: Engine) -> None:
         session.context.promote(next(iter(session.reader.state().users.recent[-1][1])))
         answer(session)
         assert state() == "waiting"
-        session.rollback(2)
+        session.rollback(3)
         assert state() == "unfinished"
         session.redo()
         assert state() == "waiting"

@@ -292,7 +292,7 @@ def test_stored_facts_are_read_when_they_are_asked_for(tmp_path: Path, lost: str
     with eventlog.open(tmp_path) as store:
         wanted = derived_reads(store.log)
         session = store.session("s")
-        session.user(id="x")  # a message alone: the ids of parts that the store gives do not sort behind those above
+        session.executor.command([ev.UserMessageAdded("x")])  # alone: ids of parts do not sort behind those above
         assert not values.keys() & set(wanted)
         assert session.reader.state().last_user() == "x"
         facts = session.reader.state().part("a3:call")

@@ -73,12 +73,13 @@ def test_a_fork_makes_lost_rows_anew_from_its_own_events_too(engine: Engine, kin
 ARCHIVER = """
 import sys
 import eventlog
+from eventlog import events as ev
 from tests.eventlog.state.test_archive import packing
 
 with packing(8, 4), eventlog.open(sys.argv[1], checkpoint_events=50) as store:
     session = store.session("session")
-    session.user(id="x")
-    session.user(id="y")
+    for name in "xy":
+        session.executor.command([ev.UserMessageAdded(name)])
     print(*session.reader.state().hot_messages)
 """
 """Stores an archive of its own: a process does not see what others have in memory."""

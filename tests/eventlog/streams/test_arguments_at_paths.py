@@ -99,6 +99,17 @@ def test_pieces_without_a_place_run_no_tool(bad: Chunk) -> None:
     assert "not a whole JSON object" in error
 
 
+def test_arguments_that_are_nested_too_deep_say_so() -> None:
+    """A call whose arguments are JSON that not every program can read asks for flatter ones."""
+    deep = "[" * 300 + "]" * 300
+    call = {"index": 0, "id": "c", "function": {"name": "write", "arguments": f'{{"a":{deep}}}'}}
+    ends = {"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    found, ((tool, _, error),) = filled(ends)
+    assert (tool, len(found.calls)) == ("write", 0)
+    assert error.startswith("the arguments are nested more than 200 levels deep, and the tool did not run")
+    assert "flatter" in error
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text("ab", max_size=3),
     lambda inner: st.lists(inner, min_size=1, max_size=3) | st.dictionaries(st.sampled_from("xyz"), inner, min_size=1),

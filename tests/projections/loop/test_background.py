@@ -100,7 +100,7 @@ def test_one_append_puts_the_summary_in(engine: Engine) -> None:
     assert [info.id for info in store.unfinished()] == ["s"]
 
 
-def test_it_is_a_compaction_as_any_other(session: Session) -> None:
+def test_it_is_a_compaction_as_any_other(store: Store, session: Session) -> None:
     """Undo, recall and audit know it; its cost stands in the sub-session alone."""
     writer = Writer()
     begun(session, writer)
@@ -114,6 +114,9 @@ def test_it_is_a_compaction_as_any_other(session: Session) -> None:
     assert not any(isinstance(item, ev.UsageRecorded) for item in events)
     spent = [span.item for span in subsession(session).reader.spans() if isinstance(span.item, ev.UsageRecorded)]
     assert len(spent) == len(writer.requests)
+    began = [span.item for one in (session, subsession(session)) for span in one.reader.spans()]
+    replies = {item.message for item in began if isinstance(item, ev.AssistantMessageStarted)}
+    assert sum(day.replies for day in store.usage_by_day(wait=None).days) == len(replies)
     (part,) = [item.part for item in events if isinstance(item, ev.CompactionCompleted)]
     assert covered_by(session, part).messages
     with writer.window(session) as window:

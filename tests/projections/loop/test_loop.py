@@ -615,7 +615,6 @@ def test_what_was_answered_before_a_compaction_is_not_asked_again(session: Sessi
     ("said", "wrapped"),
     [
         (["also B", Text("Called the Read tool", synthetic=True)], [True, False]),
-        (["   "], [False]),
         (["one", " \n", "two"], [True, False, True]),
         ([Text("of the program", synthetic=True)], [False]),
         ([File("text/csv", "data:,x", "x.csv"), "look"], [False, True]),

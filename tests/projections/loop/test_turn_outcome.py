@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.errors import CallError, RefusedError
 from eventlog.open_store import open_store
 from eventlog.session.outcome import outcome_of, questions
 from eventlog.session.session import Session
 from eventlog.store import Store
-from eventlog.values import MessageError, Model
+from eventlog.values import Agent, File, MessageError, Model, PartKind, Text
 from projections.loop import CallModel, Compact, ContextWindow, Prune, RequestCompaction, Stop, Wait, window_report
 from tests.faults.tally import SLOW
 from tests.support.compactions import compacted as summarised
+from tests.support.engines import Engine
 from tests.support.window_loop import summarized
 
 MODEL = Model("openai", "gpt-5")
@@ -113,6 +115,21 @@ def rolled_back(session: Session) -> None:
         session.rollback(before=newest)
 
 
+def emptied(session: Session) -> None:
+    """All parts of the newest question are removed."""
+    newest = next(questions(session.reader.state()), None)
+    if newest is not None:
+        for part in [*session.reader.state().messages[newest].parts]:
+            session.remove_part(part)
+
+
+def cut_to_its_beginning(session: Session) -> None:
+    """The session goes back to the version between the newest question and its text."""
+    newest = next(questions(session.reader.state()), None)
+    if newest is not None:
+        session.rollback(session.reader.state().messages[newest].added)
+
+
 def redone(session: Session) -> None:
     """The newest rollback is taken back."""
     if session.reader.state().history.to_redo() is not None:
@@ -150,6 +167,8 @@ WORKS: list[Callable[[Session], object]] = [
     compacted,
     refused,
     rolled_back,
+    emptied,
+    cut_to_its_beginning,
     redone,
     lambda session: session.interrupt(),
 ]
@@ -233,6 +252,81 @@ def test_the_loop_stops_where_a_turn_is_over(works: list[int]) -> None:
             else:
                 assert found in STEPS[outcome_of(session.reader, newest).state]
         assert_listed(store, session)
+
+
+UNSEEN = (Text("a note to people", ignored=True), Agent("reviewer"))
+"""Parts of a user that show a model nothing."""
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["the first question", "behind an answer"])
+@pytest.mark.parametrize("way", ["removed", "rolled back", "forked", "only a note", "queued and removed"])
+def test_a_question_with_nothing_to_see_is_no_question(engine: Engine, way: str, *, answered: bool) -> None:
+    """Turn, lists and loop agree: nothing is asked, whichever way the question lost its text."""
+    with engine.open() as store:
+        session = store.create_session(id="s")
+        if answered:
+            session.user("Why?")
+            finished("stop")(session)
+        before = session.version
+        if way == "only a note":
+            session.user([*UNSEEN], id="q")
+        else:
+            session.user("two", id="q", delivery="queue" if way.startswith("queued") else "steer")
+        (*_, part) = session.reader.state().messages["q"].parts
+        if way.endswith("removed"):
+            session.remove_part(part)
+        elif way == "rolled back":
+            session.rollback(before + 1)
+        elif way == "forked":
+            session.remove_part(part)
+            session = session.fork(before + 1)
+        assert outcome_of(session.reader, "q").state == "withdrawn"
+        assert_listed(store, session)
+        assert store.unfinished() == []
+        assert {info.state for info in store.newest_sessions().sessions} == {"waiting"}
+        step = ContextWindow(session, environment={}).next_step()
+        assert isinstance(step, Stop)
+        assert step.reason == ("finished" if answered else "nothing-asked")
+        if answered:
+            with session.turn() as turn:
+                assert turn.state == "done"
+        else:
+            with pytest.raises(RefusedError, match="nothing was asked"), session.turn():
+                pass
+        session.user([File("image/png", "data:image/png;base64,aGVsbG8=")])
+        assert isinstance(ContextWindow(session, environment={}).next_step(), CallModel)
+        assert store.unfinished()
+
+
+def test_an_interrupt_stays_behind_a_question_that_lost_its_text(store: Store) -> None:
+    """The turn that the user stopped does not go on because a later question came and went."""
+    session = store.create_session()
+    asked = session.user("Why?")
+    session.interrupt()
+    emptied_one = session.user("And how?")
+    session.remove_part(*session.reader.state().messages[emptied_one].parts)
+    assert outcome_of(session.reader, asked).state == "stopped"
+    assert_listed(store, session)
+
+
+@pytest.mark.parametrize("said", ["", " \n", [], [Text(""), Text("\t")]])
+def test_a_user_says_something(session: Session, said: str | list[PartKind]) -> None:
+    """A text without words is refused, beside a file it is not, and no edit makes one."""
+    for ask in (lambda: session.user(said), lambda: session.turn(said, "r").__enter__()):
+        with pytest.raises(CallError, match="a text that is not blank, a File or a Subtask"):
+            ask()
+    assert session.info.messages == 0
+    message = session.user("", files=[File("image/png", "https://example.org/a.png")])
+    assert outcome_of(session.reader, message).state == "pending"
+    asked = session.user("Why?")
+    (part,) = session.reader.state().messages[asked].parts
+    with pytest.raises(CallError, match="remove_part"):
+        session.edit_part(part, " ")
+    with session.assistant(MODEL) as reply:
+        reply.add_text("Because.")
+        reply.finish()
+    (step, *_) = session.reader.state().messages[reply.id].parts
+    session.edit_part(step, "")
 
 
 def assert_listed(store: Store, session: Session) -> None:

@@ -342,33 +342,6 @@ def test_a_redacted_part_makes_its_steps_redacted(store: Store) -> None:
     assert "xyzzy" not in str([*audit(session)])
 
 
-@pytest.mark.parametrize("is_fork", [False, True], ids=["session", "fork"])
-def test_a_redacted_pin_makes_the_steps_redacted_that_showed_it_beside_a_summary(
-    store: Store, *, is_fork: bool
-) -> None:
-    """A pinned part is in the view behind a compaction, too, where its message is not."""
-    session = store.create_session()
-    secret = session.user("The password is xyzzy")
-    work(session, 1)
-    (part,) = (
-        span.item.part
-        for span in session.reader.spans()
-        if isinstance(span.item, ev.PartStarted) and span.item.message == secret
-    )
-    session.pin(part=part)
-    for number in range(3):
-        session.user(f"question {number} " + "word " * 300)
-        work(session, 1)
-    with ContextWindow(session, model=Model("p", "m"), limits=Limits(9_000, 1_000)) as window:
-        assert window.compact().completed
-    session.user("And now?")
-    work(session, 1)
-    assert verdicts(session)[-1] == "match"
-    assert "xyzzy" in str([*ModelView.of(session).messages])
-    session.redact(part)
-    assert verdicts(session.fork() if is_fork else session)[-1] == "redacted"
-
-
 def test_imported_steps_are_unknown(store: Store) -> None:
     """Imported steps have no digest."""
     path = next(iter(sorted(shared_path("parity").glob("dev/tools-multi*/exports/*.json"))))

@@ -75,6 +75,7 @@ def import_(
                 job.take(store, source, on_progress)
                 if not job.alone:
                     on_progress(number + 1, len(found))
+            store.newest_sessions(limit=1)  # makes the index of lists, which `sessions` only reads
     return job.end()
 
 

@@ -62,7 +62,9 @@ def page_of(
     found: list[tuple[Head, SessionInfo]] = []
     wanted = limit + 1  # one more, to know whether there is a next page
     while wanted > len(found):
-        piece = min(wanted - len(found), _AT_ONCE)
+        piece = wanted - len(found)
+        if not log.read_only:  # else no writer waits, and each piece may pass over all sessions
+            piece = min(piece, _AT_ONCE)
         heads = log.newest(lists, before=before, limit=piece)
         infos = ((head, info_of(head)) for head in heads)
         found += [(head, info) for head, info in infos if belongs(head, info)]

@@ -89,6 +89,7 @@ def import_(
                 job.take(store, source, on_progress)
                 if not job.alone:
                     on_progress(number + 1, len(found))
+            store.newest_sessions(limit=1)  # makes the index of lists, which `sessions` only reads
     with output.verdict(job.code):
         job.end()
     return job.code

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 _UNTOLD = {"directory", "agent", "origin", "forked_at", "erased"}
 """Fields that `--json` does not have."""
 _PAGE = 50
-"""Sessions that are listed where no limit is given, and read at a time."""
+"""Sessions that are listed where no limit is given."""
+_AT_ONCE = 1000
+"""Sessions read at a time where all are listed."""
 
 
 @command(reading, pages=True)
@@ -70,7 +72,7 @@ def _newest(
     found: list[SessionInfo] = []
     while True:
         # No more than are wanted at a time: then the cursor of a page is behind its last one.
-        piece = min(limit - len(found), _PAGE) if limit else _PAGE
+        piece = limit - len(found) if limit else _AT_ONCE
         page = store.newest_sessions(scope, archived=archived, cursor=cursor, limit=piece)
         for info in page.sessions:
             if since is not None and info.updated < since:  # and so are all behind it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from eventlog.importers import FORMATS
 from projections.cli.exits import Exit
@@ -167,3 +168,10 @@ def test_import_leaves_out_what_was_erased(cli: Cli, tmp_path: Path) -> None:
     valid("import", counts.json)
     assert [counts.json[name] for name in ("unchanged", "refused", "erased")] == [1, 0, 1]
     assert cli("import", folder / "a.json").code == Exit.MISSING
+
+
+def test_import_makes_the_index_of_lists(cli: Cli, stream: Path, monkeypatch: Any) -> None:
+    """Programs that only read list the sessions without a look at each head."""
+    cli("import", stream)
+    monkeypatch.setattr("eventlog.log.embedded.partition.newest_of", None)
+    assert len(cli("sessions", "--json").json["sessions"]) == 1

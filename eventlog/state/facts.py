@@ -54,8 +54,10 @@ class PartFacts(msgspec.Struct, array_like=True, gc=False):
     added: int
     message: str
     kind: str
-    """"text", "ignored" (a user's text that is not sent), "reasoning", "tool", "file", "subtask",
-    "opaque", "compaction", "step", or "other".
+    """Kind of the part; "ignored" is a user's text that is not sent.
+
+    "text", "ignored", "reasoning", "tool", "file", "subtask", "opaque", "compaction", "step", or
+    "other".
     """
     call: str
     first: str

@@ -5,7 +5,7 @@ Each look begins at the newest message, so it costs the same however long the vi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
@@ -27,13 +27,6 @@ def asks(message: Message) -> bool:
     """Whether a user message shows a model anything: a file, or a text with words."""
     shown = render_user_message(message, RenderOptions(), lambda text: text if type(text) is str else "a large text")
     return any(not isinstance(part, Text) or bool(part.text.strip()) for one in shown for part in one.parts)
-
-
-def said_place(state: Conversation, said: Sequence[tuple[str, int]]) -> int:
-    """The place of the newest of these messages that asks; one that a compaction covers does."""
-    asked = (place for name, place in reversed(said) if name not in state.messages or asks(state.messages[name]))
-    newest = newest_question(state)
-    return next(asked, 0 if newest is None else newest.place)
 
 
 def answers(state: Conversation) -> Iterator[Message]:

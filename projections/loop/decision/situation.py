@@ -12,6 +12,7 @@ import msgspec
 
 from projections.conversation.parts import Compaction, Message
 from projections.conversation.state import Conversation
+from projections.loop.decision.exchange import asks, newest_question
 from projections.loop.decision.loop_state import LoopState
 from projections.view.carryover_text import carried_text
 from projections.view.neutral import NeutralMessage, Text
@@ -77,6 +78,14 @@ class Situation(msgspec.Struct, frozen=True):
     def messages(self) -> list[Message]:
         """The conversation's messages that the view shows, in its order."""
         return visible_messages(self.state, self.options)
+
+    @property
+    def said_place(self) -> int:
+        """Place of the newest message of the user's or program's that asks, covered or not."""
+        known, said = self.state.messages, reversed(self.loop.said)
+        asked = (place for name, place in said if name not in known or asks(known[name]))
+        newest = newest_question(self.state)
+        return next(asked, 0 if newest is None else newest.place)
 
     def prune_policy(self, planner: str | None = None) -> PrunePolicy:
         """The policy by which content is pruned; `planner` names another planner."""

@@ -9,6 +9,7 @@ versions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -16,10 +17,12 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
+from eventlog.events.message import CORRECTION
 from eventlog.history.ancestry import ancestry, spans
 from eventlog.history.catalog import QUIET_EVENTS
 from eventlog.session.session import Session
 from eventlog.store import Store
+from eventlog.values import Tokens, Usage
 
 BESIDE: tuple[type[ev.Base], ...] = (
     *QUIET_EVENTS,
@@ -151,10 +154,17 @@ class Candidate:
             self.read += 1
             event, found = stored.event, self._comparable(stored.time, stored.event)
             is_own = isinstance(event, ev.SessionForked) and self.common > 0
+            if isinstance(wanted, ev.UsageRecorded) and found == repeated(wanted):
+                return wanted
             if found == wanted or not (is_own or (isinstance(event, self._beside) and not _is_record(event))):
                 return found
             self._shifts.append(self.common + 1)
         return None
+
+
+def repeated(event: ev.UsageRecorded) -> ev.UsageRecorded:
+    """Return the usage of a call that another session of the file has: nothing more."""
+    return replace(event, usage=Usage(Tokens(), Decimal(0)), purpose=CORRECTION, failed=False)
 
 
 def subject_of(event: ev.Event) -> tuple[type, str]:

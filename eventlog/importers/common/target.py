@@ -5,7 +5,7 @@ Stored sessions that may be the file's are compared with it at once, event by ev
 * the file ends while one still agrees: nothing is new;
 * one has agreed to its end: the rest is appended to it;
 * none agrees to its end: the one that agrees longest is forked at the last common version, and the
-  fork gets the rest.
+  fork gets the rest, but no usage of a call that one of them has: a call is counted once.
 
 What a redacted part has in the file is neither compared nor appended.
 
@@ -27,7 +27,7 @@ from eventlog.errors import AlreadyExistsError, ArgumentValueError, CallError, C
 from eventlog.errors.base import brief
 from eventlog.history.ancestry import forked_from
 from eventlog.history.catalog import SessionInfo, entry_of
-from eventlog.importers.common.candidate import BEGINNING, Candidate, Comparable, Place, subject_of
+from eventlog.importers.common.candidate import BEGINNING, Candidate, Comparable, Place, repeated, subject_of
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.session.session import Session
 from eventlog.session_store import begin_session
@@ -83,6 +83,8 @@ class Target:
         """Number of the file's events so far, those that wait included."""
         self._bulk: BulkAppender | None = None
         self._is_bulk = True
+        self._spent: set[ev.Event] = set()
+        """Usages that sessions of the file have: a fork of one has none of them again."""
         self._compacted: list[ev.Event] = []
         """Compactions that were completed since `finish`."""
 
@@ -103,6 +105,10 @@ class Target:
     def require_scope(self, scope: str | None) -> None:
         """Raise `ArgumentValueError` if a stored session that is compared has another scope."""
         require_scope(self.store, [found.name for found in self.candidates], scope)
+
+    def _once(self, event: ev.Event) -> ev.Event:
+        """Return the event, without a usage that another session of the file has."""
+        return repeated(event) if isinstance(event, ev.UsageRecorded) and event in self._spent else event
 
     def found(self) -> Candidate | None:
         """Return the session that holds everything so far, None if none does."""
@@ -189,6 +195,13 @@ class Target:
             self._head = self.place.after + 1
             return
         self._head = best.read
+        if self._beside and (len(self.candidates) > 1 or not best.ended):
+            self._spent = {
+                stored.event
+                for found in self.candidates
+                for stored in found.stored(0)
+                if isinstance(stored.event, ev.UsageRecorded) and stored.event.message is not None
+            }
         if not best.ended:
             info = self.store.info(best.name)
             event = ev.SessionForked(info.id, best.base, b"", info.title, info.scope, info.origin)
@@ -212,6 +225,8 @@ class Target:
                 items = [(time, self.chosen.translate(event)) for time, event in waiting]
             if self._redacted:
                 items = [(time, self._shown(event)) for time, event in items]
+            if self._spent:
+                items = [(time, self._once(event)) for time, event in items]
             try:
                 self._append(self.chosen, items, request)
             except ConflictError:

@@ -258,3 +258,26 @@ def test_importing_in_any_order_is_stable(store: Store) -> None:
         import_file(store, path)
     for path in files:
         assert import_file(store, path).events == 0, path.name
+
+
+def test_a_call_that_a_fork_repeats_is_counted_once(store: Store, tmp_path: Path) -> None:
+    """A file that is edited near its beginning, and grows, counts its calls once."""
+
+    def written(first: str, answers: int) -> Path:
+        records = talk(first, *(f"text {number}" for number in range(2 * answers - 1)))
+        for number, answer in enumerate(records[1::2], start=1):
+            answer["message"]["usage"] = {"input_tokens": 1000 * number, "output_tokens": 1}
+        return write(tmp_path / "talk.jsonl", *records)
+
+    def spent() -> tuple[int, int]:
+        return sum(info.calls for info in store.sessions()), sum(info.tokens for info in store.sessions())
+
+    import_file(store, written("a secret", 3))
+    assert spent() == (3, 6003)
+    for first in ("a ******", "nothing"):
+        assert import_file(store, written(first, 3)).events
+        assert spent() == (3, 6003)
+        assert not import_file(store, written(first, 3)).events
+    assert import_file(store, written("nothing", 4)).events < 20
+    assert spent() == (4, 10004)
+    assert len(list(store.sessions())) == 3

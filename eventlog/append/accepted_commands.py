@@ -112,6 +112,11 @@ class AcceptedCommands:
         claim.lose(*buffered)
         return buffered[0] > 0
 
+    def asked(self, request: str) -> list[Command]:
+        """Return the command of a request whose outcome is not known yet, if there is one."""
+        ahead = [*(() if self.sent is None else self.sent.commands), *self.commands]
+        return [each for each in ahead if each.terms is not None and each.terms.request == request]
+
     def leased(self, epoch: int) -> list[Command]:
         """Return the waiting commands that can only be written under a lease."""
         return [command for command in self.commands if command.epoch == epoch and not _is_free(command)]

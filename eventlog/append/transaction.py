@@ -12,7 +12,7 @@ from contextlib import suppress
 from eventlog import events as ev
 from eventlog.append.command import Command, Terms, content_digest
 from eventlog.append.writer import SessionWriter
-from eventlog.errors import EventlogError, StopError
+from eventlog.errors import BusyError, EventlogError, RetryError, StopError, UnknownOutcomeError
 from eventlog.log.commit import Append, Committed
 from eventlog.state.state import State
 
@@ -36,13 +36,20 @@ def transact(
     With `unchanged` nothing may come between the state that it is decided on and its commit.
 
     A `request` is its id; its content is its events without their times, or what the `digest` is
-    of. One that was made before gives its first result. With `returns_lease` the append gives the
+    of. One that was made before gives its first result. One that another thread has on its way is
+    waited for, and is to be sent again if that one is. With `returns_lease` the append gives the
     lease back.
     """
     if request is not None:
         digest = digest or content_digest(items)
 
+    ahead: list[Command] = []
+    """The command of another thread's call with the same request id."""
+
     def accept() -> Command | None:
+        ahead[:] = () if request is None else writer.queue.asked(request)
+        if ahead:
+            return None  # what is accepted of it would refuse this one, and may come to nothing
         version = expected
         if (unchanged or version is not None) and writer.is_ahead:
             return None  # another writer may be between what is committed and what is accepted
@@ -58,10 +65,12 @@ def transact(
         # Its append must not part what another thread's pipeline appends.
         while (command := writer.undisturbed(accept)) is None:
             writer.flush()
+            if ahead and isinstance(ahead[0].outcome, RetryError):
+                raise ahead[0].outcome
         writer.wait(command)
-    except EventlogError:
-        if request is None:
-            raise
+    except EventlogError as error:
+        if request is None or isinstance(error, (BusyError, UnknownOutcomeError)):
+            raise  # asking the log now would wait as long once more
         if writer.is_ahead:
             with suppress(EventlogError):  # another thread's append of the same request may be on its way
                 writer.settle()

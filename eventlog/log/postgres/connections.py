@@ -11,12 +11,12 @@ import random
 import select
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock, local
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
-from psycopg import Connection, Error, OperationalError
+from psycopg import Connection, Error
 from psycopg.errors import Diagnostic
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
@@ -106,9 +106,9 @@ class Connections:
             kwargs={"autocommit": True},
             min_size=0,
             max_size=options.connections,
-            timeout=options.busy_timeout,
             max_idle=_IDLE,
-            check=_check,
+            reconnect_timeout=2.0,  # then it begins anew, with the shortest pause
+            reconnect_failed=_go_on,
             configure=lambda made: _configure(made, options.busy_timeout, read_only=options.read_only),
             num_workers=1,
             open=True,
@@ -131,16 +131,7 @@ class Connections:
         if pinned is not None:
             yield pinned
             return
-        pool = self._pool
-        try:
-            lent = pool.getconn(timeout)
-        except PoolTimeout:
-            self._renew(pool)
-            raise BusyError(
-                f"no connection was to be had in time: all {pool.max_size} are in use, or the server is away"
-            ) from None
-        except PoolClosed:
-            raise ClosedError("the store is closed") from None
+        pool, lent = self._take(time.monotonic() + (self._timeout if timeout is None else timeout))
         self._lent.add(lent)
         try:
             yield lent
@@ -148,10 +139,31 @@ class Connections:
             self._lent.discard(lent)
             pool.putconn(lent)
 
+    def _take(self, deadline: float) -> tuple[ConnectionPool[LogConnection], LogConnection]:
+        """Take a connection that the server has not closed, with the pool that it goes back to."""
+        while True:
+            pool = self._pool
+            try:
+                lent = pool.getconn(max(deadline - time.monotonic(), 0.001))
+            except PoolTimeout:
+                self._renew(pool)
+                raise BusyError(
+                    f"no connection was to be had in time: all {pool.max_size} are in use, or the server is away"
+                ) from None
+            except PoolClosed:
+                if pool is self._pool:
+                    raise ClosedError("the store is closed") from None
+                continue  # another caller has renewed it
+            if _is_open(lent):  # where the pool asks, it waits after each that is not, ever longer
+                return pool, lent
+            lent.close()
+            pool.putconn(lent)
+
     def _renew(self, pool: ConnectionPool[LogConnection]) -> None:
         """Take a new pool in the place of one that has lost connections to interrupts."""
         with self._renewing:
-            if self._pool is pool and not pool.closed and len(self._lent) < pool.max_size:
+            has_lost = len(self._lent) < pool.max_size <= pool.get_stats()["pool_size"]
+            if has_lost and self._pool is pool and not pool.closed:
                 self._pool = self._new_pool()
                 pool.close(timeout=1)
 
@@ -211,11 +223,19 @@ def _configure(made: LogConnection, busy_timeout: float, *, read_only: bool) -> 
         raise
 
 
-def _check(lent: LogConnection) -> None:
-    """Raise if the server has closed an idle connection; costs a system call."""
+def _go_on(pool: ConnectionPool[Any]) -> None:
+    """Try to connect again, where callers wait for a connection."""
+    if pool.get_stats()["requests_waiting"]:
+        pool.check()
+
+
+def _is_open(lent: LogConnection) -> bool:
+    """Return whether the server has left an idle connection open; costs a system call."""
     watch = select.poll()
-    watch.register(lent.fileno(), select.POLLIN)
-    while watch.poll(0):
-        lent.pgconn.consume_input()
-        if lent.pgconn.status != 0:
-            raise OperationalError("the server closed the connection")
+    with suppress(Error):
+        watch.register(lent.fileno(), select.POLLIN)
+        while lent.pgconn.status == 0:
+            if not watch.poll(0):
+                return True
+            lent.pgconn.consume_input()
+    return False

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -13,11 +15,39 @@ import pytest
 
 import eventlog
 from eventlog import events as ev
-from eventlog.errors import EventlogError, KeyProviderError
+from eventlog.errors import (
+    BusyError,
+    EventlogError,
+    KeyProviderError,
+    LimitError,
+    RequestReusedError,
+    RetryError,
+    UnknownOutcomeError,
+)
+from eventlog.log.ticket import wake
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.faulty_log import FaultyLog
 from tests.support.sample_sessions import begin
+
+Ask = Callable[[Session, str], object]
+
+
+def by_user(session: Session, text: str) -> object:
+    """Add a user message by a request."""
+    return session.user(text, request_id="r")
+
+
+def by_append(session: Session, text: str) -> object:
+    """Append an event as it is by a request; return its place."""
+    done = session.append([(0, ev.UserMessageAdded("m", agent=text))], request_id="r")
+    return done.first, done.last, done.position
+
+
+def by_turn(session: Session, text: str) -> object:
+    """Begin a turn by a request; return the question."""
+    with session.turn(text, "r") as turn:
+        return turn.message
 
 
 @pytest.mark.promise(1)
@@ -100,3 +130,74 @@ def test_a_committed_command_is_reported_as_committed(log: FaultyLog, monkeypatc
         monkeypatch.undo()
         reply.finish()
     assert sum(isinstance(recorded.event, ev.UserMessageAdded) for recorded in session.events()) == 2
+
+
+def asked_beside(log: FaultyLog, session: Session, first: Ask, second: Ask) -> tuple[Future[object], Future[object]]:
+    """Ask in two threads: the append of the first is held, and the other waits for it."""
+    log.held = []
+    one = begin(lambda: first(session, "hello"))
+    while not log.held:
+        time.sleep(0.001)
+    (ticket,) = log.held
+    other = begin(lambda: second(session, "hello"))
+    while len(ticket.waiters) < 2 and not other.done():
+        time.sleep(0.001)
+    return one, other
+
+
+def end(log: FaultyLog, error: EventlogError) -> None:
+    """End the held append with an error; hold no more."""
+    held, log.held = log.held or [], None
+    for ticket in held:
+        ticket.fail(error)
+    wake(held)
+
+
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("error", [BusyError("full"), UnknownOutcomeError("lost")], ids=["refused", "unknown"])
+@pytest.mark.parametrize("ask", [by_user, by_append, by_turn])
+def test_a_repeat_of_a_request_that_fails_is_sent_again(
+    log: FaultyLog, session: Session, ask: Ask, error: EventlogError
+) -> None:
+    """Promise 5: beside a first try that may be sent again, its repeat may be sent again, too."""
+    asked = asked_beside(log, session, ask, ask)
+    end(log, error)
+    for each in asked:
+        with pytest.raises(RetryError):
+            each.result(60)
+    assert ask(session, "hello") == ask(session, "hello")
+    assert session.reader.state().visible == 1
+
+
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("ask", [by_user, by_append])
+def test_a_repeat_of_a_request_on_its_way_has_its_result(log: FaultyLog, session: Session, ask: Ask) -> None:
+    """Promise 5: a repeat waits for the first try, and has its result."""
+    one, other = asked_beside(log, session, ask, ask)
+    log.let_go()
+    assert one.result(60) == other.result(60)
+    assert session.reader.state().visible == 1
+
+
+@pytest.mark.promise(5)
+def test_a_repeat_of_a_request_that_is_refused_is_decided_by_itself(log: FaultyLog, session: Session) -> None:
+    """Promise 5: where the first try is refused for good, the repeat goes in if it may."""
+    _, other = asked_beside(log, session, by_user, by_user)
+    end(log, LimitError("bytes", 2, 1))
+    assert other.result(60) == by_user(session, "hello")
+    assert session.reader.state().visible == 1
+
+
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("fails", [False, True])
+def test_another_content_for_a_request_on_its_way(log: FaultyLog, session: Session, *, fails: bool) -> None:
+    """Promise 5: other content is refused if the first is in, and else to be sent again."""
+    one, other = asked_beside(log, session, by_user, lambda asked, _: by_user(asked, "another"))
+    if fails:
+        end(log, BusyError("full"))
+    else:
+        log.let_go()
+    with pytest.raises(BusyError if fails else RequestReusedError):
+        other.result(60)
+    if not fails:
+        assert one.result(60) == by_user(session, "hello")

@@ -90,8 +90,8 @@ def _record(registry: SessionRegistry, session: str, part: str, reason: str) -> 
         with executor.reader.deciding() as state:
             if not state.has_part(part):
                 return False
-        title = executor.reader.info.title.removesuffix("…")
-        is_quoted = bool(title) and title in _beginning(registry, executor, part)
+        title, text = executor.reader.info.title.removesuffix("…"), _beginning(registry, executor, part).lstrip()
+        is_quoted = bool(title) and (text.startswith(title) or (len(title) >= SHORTEST and title in text))
         executor.command([ev.PartRedacted(part, reason), *([ev.SessionRenamed("")] if is_quoted else ())])
         executor.host.kept.forget(session)
     except ErasedError:

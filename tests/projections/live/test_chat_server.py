@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ Post = Callable[..., Awaitable[list[dict[str, Any]]]]
 
 
 @asynccontextmanager
-async def served(path: Path, wait: float) -> AsyncIterator[tuple[Post, Store]]:
+async def served(path: Path, wait: float) -> AsyncGenerator[tuple[Post, Store]]:
     """The page's program on a store, with another `wait`; a posted question gives its chunks."""
     names: dict[str, Any] = {}
     exec(example("answer_response(").code.replace("wait=60", f"wait={wait}"), names)  # noqa: S102  # of a page

@@ -236,7 +236,7 @@ class ReplyCommands:
         self, usage: Usage | None, step: str | None, purpose: str, catalogue: str = "", *, failed: bool = False
     ) -> list[ev.Event]:
         spent = [(one, True) for one in self.lost]
-        usage = usage or self.told
+        usage = self.told if usage is None else usage
         if usage is not None:
             spent.append((usage, failed))
         self.told, self.lost, model = None, [], self._started.model

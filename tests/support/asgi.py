@@ -10,9 +10,14 @@ from urllib.parse import quote
 
 
 class Call:
-    """One GET request; inside `async with` its body can be read, and leaving disconnects."""
+    """One request; inside `async with` its body can be read, and leaving disconnects.
 
-    def __init__(self, app: Any, path: str, query: str = "", headers: Mapping[str, str] | None = None) -> None:
+    A GET, or a POST of what is `sent`.
+    """
+
+    def __init__(
+        self, app: Any, path: str, query: str = "", headers: Mapping[str, str] | None = None, sent: bytes | None = None
+    ) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self._app = app
@@ -20,7 +25,7 @@ class Call:
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "1.1",
-            "method": "GET",
+            "method": "GET" if sent is None else "POST",
             "scheme": "http",
             "path": path,
             "raw_path": quote(path).encode(),
@@ -30,6 +35,7 @@ class Call:
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 80),
         }
+        self._sent = sent
         self._left = asyncio.Event()
         self._started = asyncio.Event()
         self._body: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -53,6 +59,9 @@ class Call:
         await asyncio.wait_for(self._task, 30)
 
     async def _receive(self) -> dict[str, Any]:
+        if self._sent is not None:
+            sent, self._sent = self._sent, None
+            return {"type": "http.request", "body": sent}
         await self._left.wait()
         return {"type": "http.disconnect"}
 

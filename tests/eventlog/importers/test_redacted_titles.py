@@ -69,7 +69,7 @@ def test_a_title_goes_with_the_prompt_that_it_quotes(tmp_path: Path, records: An
 
 
 def test_a_title_given_by_hand_is_quoted_or_its_own(tmp_path: Path) -> None:
-    """A title goes if the redacted text has it; one that says something else, or a word, stays."""
+    """A title goes if it quotes the redacted text; another one, or a single word, stays."""
     with eventlog.open(tmp_path / "store") as store:
         for title, kept in (("my pass", ""), ("password is hunter2", ""), ("Log in", "Log in"), ("log in", "log in")):
             session = store.create_session(title=title)

@@ -9,10 +9,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from eventlog.store import Store
 from projections.transcript.transcript import Transcript
+from tests.support.asgi import Call
 from tests.support.pages import example
 
 Post = Callable[..., Awaitable[list[dict[str, Any]]]]
@@ -25,13 +24,15 @@ async def served(path: Path, wait: float) -> AsyncGenerator[tuple[Post, Store]]:
     exec(example("answer_response(").code.replace("wait=60", f"wait={wait}"), names)  # noqa: S102  # of a page
     names["PATH"] = str(path)
     app = names["app"]
-    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as client:
+    async with app.router.lifespan_context(app):
 
         async def post(id: str, text: str, **more: object) -> list[dict[str, Any]]:
             asked = {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}
-            answer = await client.post("http://chat/chat", json={"id": "one", "messages": [asked], **more}, timeout=30)
-            assert answer.status_code == 200
-            lines = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line]
+            sent = json.dumps({"id": "one", "messages": [asked], **more}).encode()
+            async with Call(app, "/chat", sent=sent) as answer:
+                assert answer.status == 200
+                text = (await answer.body()).decode()
+            lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
             return [json.loads(line) for line in lines if line.startswith("{")]
 
         yield post, app.state.store

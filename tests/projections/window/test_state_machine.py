@@ -23,7 +23,7 @@ from projections import LiveView, ModelView
 from projections.conversation.parts import Compaction, FilePart, Message, ReasoningPart, TextPart, ToolPart
 from projections.conversation.state import Conversation
 from projections.loop import CallModel, ContextWindow
-from projections.loop.decision.exchange import answers, newest_question, open_answer, queued_message, turn_answers
+from projections.loop.decision.exchange import answers, asks, newest_question, open_answer, queued_message, turn_answers
 from projections.loop.decision.loop_state_projection import LoopStateProjection
 from projections.loop.decision.next_step import next_step
 from projections.loop.decision.situation import Situation
@@ -782,11 +782,13 @@ def _newest(state: Conversation) -> list[object]:
 def _searched(now: Situation) -> list[object]:
     """Search all messages of the view for the ids that `_newest` returns."""
     shown = sorted(now.messages, key=lambda message: message.place)
-    asked = [message for message in shown if message.user and not message.is_marker]
+    users = [message for message in shown if message.user and not message.is_marker]
+    asked = [*filter(asks, users)]
     said = [message for message in reversed(shown) if not (message.user or message.summary)]
-    turn = max((message.place for message in asked if not message.synthetic), default=0)
+    turn = max((message.place for message in users if not message.synthetic), default=0)
     opened = [message.id for message in said if message.finished is None]
-    waiting = [message.id for message in now.state.messages.values() if message.waiting and not message.removed]
+    queued = (message for message in now.state.messages.values() if message.waiting and not message.removed)
+    waiting = [message.id for message in queued if asks(message)]
     return [
         asked[-1].id if asked else None,
         opened[0] if opened else None,

@@ -856,7 +856,7 @@ def test_golden_stores_are_read(tmp_path: Path, name: str) -> None:
         Commit(fork, 42, 1, 3, 0, 2000, b"second" * 100, "r1", salts[1], bytes.fromhex("778e8bc228f30080")),
         Commit("a", 3, 3, 4, 0, 3000, b"", None, salts[2], bytes.fromhex("4fe509f2dc5be102")),
         Commit("a", 6, 1, 7, 7, 5000, b"last", "r2", salts[3], bytes.fromhex("d70490a3e0188736")),
-        Commit("streamed", 1, 8, 8, 0, 6000, STREAMED, None, salts[4], bytes.fromhex("6238627a85b6d6c4")),
+        Commit("streamed", 1, 8, 8, 0, 6000, STREAMED, None, salts[4], bytes.fromhex("d9a472c0d058fc00")),
         Commit("streamed", 9, 3, 16, 0, 7000, SLOW, None, salts[5], bytes.fromhex("faab48233bf2d85a")),
     ]
     leaves = [leaf_hash(leaf_data(commit)) for commit in commits]

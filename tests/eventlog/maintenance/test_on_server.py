@@ -65,7 +65,7 @@ def shown(store: Store) -> dict[str, Any]:
     return {
         "head": store.head().text(),
         "sessions": [(info.id, info.title, info.messages, info.name) for info in store.sessions()],
-        "page": [info.id for info in store.newest_sessions().sessions],
+        "page": sorted((info.updated, info.id) for info in store.newest_sessions().sessions),  # some in one millisecond
         "views": {info.id: ModelView.of(store.session(info.id)).messages for info in store.sessions()},
         "value": store.session("f").values.get("k"),
         "request": store.log.request("p", "large") is not None,

@@ -354,9 +354,8 @@ def test_deleted_transcripts_leave_no_byte(mode: str, tmp_path: Path) -> None:
     async def play() -> str:
         entries = prompts("shared", "secret-large " * 3000, "secret-left")
         await store.append(KEY, entries)
-        fork = store.session(KEY).fork(
-            at=1 + next(number for number in range(3, 99) if ModelView.of(store.session(KEY), at=number).messages)
-        )
+        shown = next(number for number in range(3, 99) if ModelView.of(store.session(KEY), at=number).messages)
+        fork = store.session(KEY).fork(at=shown + 2)  # behind its record: the part, the title of it, what is kept
         await store.append(KEY, [said(3, "user", "secret-branch", entries[0]["uuid"])])
         await store.append(SUB, prompts("secret-sub"))
         await store.append(KEY, [{"type": "custom-title", "customTitle": "secret-title", "sessionId": SESSION}])

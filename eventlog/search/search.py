@@ -105,7 +105,7 @@ class Searcher:
                         try:
                             follower.catch_up(deadline, words=asked is not None)
                         except LimitError:
-                            if asked is None or asked.session is asked.scope is None:
+                            if asked is None or (asked.session is None and asked.scope is None):
                                 raise
                             own, behind = index_of(self._log, asked, MAX_MEMORY, deadline)
                             with closing(own):

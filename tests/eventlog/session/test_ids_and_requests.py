@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import AlreadyExistsError, LimitError, NotFoundError, RequestReusedError
-from eventlog.session.held_lease import Lease
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Patch
+from tests.support.before_lease import before_lease
 from tests.support.compactions import compacted
 from tests.support.engines import Engine
 from tests.support.sample_sessions import kinds, run_together, said
@@ -146,14 +145,7 @@ def test_an_undoing_that_another_process_was_asked_for_meanwhile_is_one(
     """Promise 5: of two processes that got one request, the second finds what the first did."""
     with engine.open() as store, engine.open() as other:
         session = changed(store)
-        acquire, found = session.executor.acquire, list[object]()
-
-        def late(**given: Any) -> Lease:
-            monkeypatch.setattr(session.executor, "acquire", acquire)
-            found.append(undo(other.session("s"), "r"))
-            return acquire(**given)
-
-        monkeypatch.setattr(session.executor, "acquire", late)
+        found = before_lease(monkeypatch, session, lambda: undo(other.session("s"), "r"))
         assert undo(session, "r") == found[0]
 
 

@@ -12,11 +12,11 @@ import pytest
 import eventlog
 from eventlog import Opaque
 from eventlog.errors import RequestReusedError
-from eventlog.session.held_lease import Lease
 from eventlog.session.session import Session
 from projections import ContextPolicy, ModelView, PrunePolicy
 from projections.loop import AsyncContextWindow, ContextWindow
 from projections.window import CompactionPolicy, SummaryRequest
+from tests.support.before_lease import before_lease
 from tests.support.engines import Engine
 from tests.support.window_loop import LIMITS, MODEL, summarized, talk
 
@@ -164,14 +164,7 @@ def test_of_two_processes_that_got_one_request_one_does_it(
     with engine.open() as store, engine.open() as other:
         session = store.create_session(id="s")
         prepare(session)
-        acquire, found = session.executor.acquire, list[object]()
-
-        def late(**given: Any) -> Lease:
-            monkeypatch.setattr(session.executor, "acquire", acquire)
-            found.append(do(other.session("s"), "r"))
-            return acquire(**given)
-
-        monkeypatch.setattr(session.executor, "acquire", late)
+        found = before_lease(monkeypatch, session, lambda: do(other.session("s"), "r"))
         assert [do(session, "r")] == found
 
 

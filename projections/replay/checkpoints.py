@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from eventlog.errors import ErasedError, EventlogError
 from eventlog.history import checkpoint_store
@@ -24,7 +24,16 @@ S = TypeVar("S")
 MAX_CHECKPOINTS = 128
 """Checkpoints stored of one projection and session: the newer, the closer together."""
 MAX_BYTES = 4 << 20
-"""Bytes of them; two are stored in any case."""
+"""Bytes of them; four are stored in any case."""
+
+
+class Checkpoint(NamedTuple, Generic[S]):
+    """A state that was stored."""
+
+    version: int
+    state: S
+    size: int
+    """Its bytes."""
 
 
 class Checkpoints:
@@ -33,31 +42,27 @@ class Checkpoints:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def valid(self, projection: Projection[S], source: SessionReader, upto: int, at: int) -> Iterator[tuple[int, S]]:
+    def valid(
+        self, projection: Projection[S], source: SessionReader, upto: int, at: int | None
+    ) -> Iterator[Checkpoint[S]]:
         """Yield the checkpoints up to version `upto` that fit the history right after `at`.
 
-        The newest comes first.
+        The newest comes first. Without `at` those of any history.
 
         A fork's history begins with that of its parents, so the parents' checkpoints serve as well.
         """
-        ranges = source.effective_ranges(at)
-        for version, state in self.readable(projection, source, upto):
-            if is_as_of(source, ranges, version):
-                yield version, state
-
-    def readable(self, projection: Projection[S], source: SessionReader, upto: int) -> Iterator[tuple[int, S]]:
-        """Yield the checkpoints up to version `upto` that decode, newest first, of any history."""
-        forgotten = source.forgotten()
+        forgotten, ranges = source.forgotten(), None if at is None else source.effective_ranges(at)
         for stream in reversed(source.ancestry()):
             last = min(stream.last, upto)
             for version, data in checkpoint_store.valid(self._log, _kind(projection), stream.session, last):
                 mark = _mark(forgotten, version)
-                if version >= stream.first and data.startswith(mark) and (mark or data[:1] != _MARKED):
+                is_marked = data.startswith(mark) and (mark or data[:1] != _MARKED)
+                if version >= stream.first and is_marked and (ranges is None or is_as_of(source, ranges, version)):
                     try:
                         state = projection.decode(data[len(mark) :])
                     except ValueError:
                         continue
-                    yield version, state
+                    yield Checkpoint(version, state, len(data))
 
     def save(self, projection: Projection[S], source: SessionReader, version: int, state: S) -> int:
         """Store the state right after `version`; return its bytes.
@@ -66,7 +71,7 @@ class Checkpoints:
         meanwhile.
         """
         data = _mark(source.forgotten(), version) + projection.encode(state)
-        most = max(2, min(MAX_CHECKPOINTS, MAX_BYTES // max(1, len(data))))
+        most = max(4, min(MAX_CHECKPOINTS, MAX_BYTES // max(1, len(data))))
         checkpoint_store.save(
             self._log, _kind(projection), source.id, version, data, surplus=partial(_surplus, most=most)
         )

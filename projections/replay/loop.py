@@ -23,15 +23,15 @@ from eventlog.history.ranges import clipped, meets
 from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
 from eventlog.values import Snapshot
-from projections.replay.checkpoints import Checkpoints, is_as_of
+from projections.replay.checkpoints import Checkpoint, Checkpoints, is_as_of
 from projections.replay.projection import NeedsReplay, Projection, apply_span
 
 S = TypeVar("S")
 
 APART = 2_000
 """Replayed events between two checkpoints that a replay leaves."""
-_BYTES_AN_EVENT = 16
-"""Bytes of a checkpoint that take as long to encode as an event to apply, or less by far."""
+_BYTES_AN_EVENT = 128
+"""Bytes of a checkpoint that cost less than an event to apply, by far."""
 
 
 class StateAtVersion(NamedTuple, Generic[S]):
@@ -95,22 +95,22 @@ class Follower(Generic[S]):
         self._restart(at)
 
     def _restart(self, at: int | None) -> None:
-        """Begin again from the newest readable checkpoint, else from version 0."""
+        """Begin again from the newest checkpoint that fits, else from version 0."""
         self._broken = True
         """Whether an exception broke off `advance`, so that `state` may have half an append."""
-        version = self.source.resolve(at)
-        self.version: int = 0
-        self.state: S = self._projection.initial()
-        if self._checkpoints is not None:
-            readable = self._checkpoints.readable(self._projection, self.source, version)
-            self.version, self.state = next(readable, (0, self.state))
+        version, source = self.source.resolve(at), self.source
+        begin = self._begin(version, at)
+        self.version: int = begin.version
+        self.state: S = begin.state
         self.saved = self.version
-        self._count_from(self.version)
         self._redacted: tuple[str, ...] = ()
-        self._forgotten = clipped(self.source.forgotten(), 1, self.version)
+        self._forgotten = clipped(source.forgotten(), 1, self.version)
         """Forgotten versions, which the state leaves out."""
-        self._broken = False
-        self.advance(version)
+        is_forward = at is None  # the newest version costs no command state, which has the ranges
+        if not is_forward:
+            first, last = next(reversed(source.effective_ranges(version)), (0, 0))
+            is_forward = first <= self.version + 1 and last == version
+        self._advance(version, None if is_forward else begin, is_forward=is_forward)
         self.version = version
         self.renewed: bool = True
         """Whether `state` was replaced by another object; readers reset it."""
@@ -121,16 +121,20 @@ class Follower(Generic[S]):
         Each event costs O(1). A rollback, an undone compaction and an earlier version cost a
         replay.
         """
-        version, state, projection, source = self.version, self.state, self._projection, self.source
-        if self._broken or (to is not None and to < version):
+        if self._broken or (to is not None and to < self.version):
             self._restart(to)
             return True
-        forgotten = source.forgotten()
-        self._broken = True
+        forgotten = self.source.forgotten()
         is_forward = not forgotten or (
-            clipped(forgotten, 1, version) == self._forgotten
-            and not meets(forgotten, version + 1, END if to is None else to)
+            clipped(forgotten, 1, self.version) == self._forgotten
+            and not meets(forgotten, self.version + 1, END if to is None else to)
         )
+        return self._advance(to, None, is_forward=is_forward)
+
+    def _advance(self, to: int | None, begin: Checkpoint[S] | None, *, is_forward: bool) -> bool:
+        """Apply later events, or else the effective history after `begin` or a checkpoint."""
+        version, state, projection, source = self.version, self.state, self._projection, self.source
+        self._broken = True
         try:
             for decoded in source.decoded_commits(version, to) if is_forward else ():
                 state, following = projection.apply_batch(state, decoded.batch, decoded.first)
@@ -145,7 +149,7 @@ class Follower(Generic[S]):
             is_forward = False
         if not is_forward:
             version = source.resolve(to)
-            state, self.saved = self._replay_effective(version)
+            state, self.saved = self._replay_effective(version, begin)
             self._count_from(version)
             self._redacted, self.renewed = (), True
             self._forgotten = clipped(source.forgotten(), 1, version)
@@ -182,20 +186,26 @@ class Follower(Generic[S]):
         assert self._checkpoints is not None
         self._count_from(version, self._checkpoints.leave(self._projection, self.source, version, state))
 
-    def _replay_effective(self, version: int) -> tuple[S, int]:
+    def _begin(self, upto: int, at: int | None) -> Checkpoint[S]:
+        """Return the newest checkpoint up to version `upto` that fits the history at `at`."""
+        begin = Checkpoint(0, self._projection.initial(), 0)
+        if self._checkpoints is not None:
+            begin = next(self._checkpoints.valid(self._projection, self.source, upto, at), begin)
+        self._count_from(begin.version, begin.size)
+        return begin
+
+    def _replay_effective(self, version: int, begin: Checkpoint[S] | None) -> tuple[S, int]:
         """Apply the effective history from a checkpoint; return the version as well.
 
         Goes back to an older checkpoint as long as the state has evicted what has to come back.
         """
-        projection, source, checkpoints = self._projection, self.source, self._checkpoints
+        projection, source = self._projection, self.source
         ranges = source.effective_ranges(version)
         undone: set[str] = set()
         limit = version
         while True:
-            start, state = 0, projection.initial()
-            if checkpoints is not None:
-                start, state = next(checkpoints.valid(projection, source, limit, version), (0, state))
-            self._count_from(start)
+            start, state, _ = begin or self._begin(limit, version)
+            begin = None
             try:
                 for span in source.history(version, start):
                     state = apply_span(projection, state, _without_effect(span, undone))

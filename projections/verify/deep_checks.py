@@ -49,7 +49,7 @@ def _checkpoints(projection: Projection[Any], session: Session, version: int, pr
     """Compare every usable checkpoint with a replay from the first event."""
     source = session.reader
     checkpoints = Checkpoints(session.store.log)
-    for at, state in checkpoints.valid(projection, source, version, version):
+    for at, state, _ in checkpoints.valid(projection, source, version, version):
         state = redact_parts(projection, state, source.inherited_redactions(), source, at)  # noqa: PLW2901 - as shown now
         if projection.encode(state) != projection.encode(replay(projection, source, at).state):
             problems.append(Problem(f"{projection.name}: the checkpoint differs from a replay", at))

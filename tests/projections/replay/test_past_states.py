@@ -36,6 +36,7 @@ class Counted(ModelViewProjection):
     def __init__(self) -> None:
         super().__init__()
         self.applied = 0
+        self.decoded = 0
         counted: Any = self
         counted.apply, counted.apply_batch = self._apply, self._apply_batch
 
@@ -47,6 +48,11 @@ class Counted(ModelViewProjection):
         found, following = ModelViewProjection.apply_batch(state, batch, version)
         self.applied += following - version
         return found, following
+
+    def decode(self, data: bytes) -> Conversation:
+        """Decode a checkpoint."""
+        self.decoded += 1
+        return super().decode(data)
 
     def apply_run(self, state: Conversation, run: DeltaRun, version: int, time: int) -> Conversation:
         """Apply a run of deltas, which counts as one event."""
@@ -100,6 +106,24 @@ def test_any_version_opens_from_a_near_checkpoint(tmp_path: Path, compacted: boo
             found = loop.state_at(session, counted, version)
             assert counted.applied <= 2 * NEAR + 3 * APPEND, (version, counted.applied)
             whole = loop.state_at(session, PROJECTION, version, uses_checkpoints=False)
+            assert found.state.encode() == whole.state.encode()
+
+
+@pytest.mark.promise(8)
+def test_a_version_behind_a_rollback_decodes_one_checkpoint(tmp_path: Path) -> None:
+    """A checkpoint of what was rolled back is passed over, its state not decoded."""
+    with eventlog.open(tmp_path / "s") as store:
+        session = store.create_session(id="s")
+        for _ in range(8):
+            talk(session, 30, compacted=False)
+            ModelView.of(session)
+            session.rollback(session.version - 2 * NEAR)
+            talk(session, 1, compacted=False)
+            counted: Any = Counted()
+            found = loop.state_at(session, counted, session.version)
+            assert counted.decoded <= 1
+            assert counted.applied <= 2 * NEAR
+            whole = loop.state_at(session, PROJECTION, uses_checkpoints=False)
             assert found.state.encode() == whole.state.encode()
 
 

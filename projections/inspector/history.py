@@ -48,6 +48,8 @@ _CALLS_TIMED = frozenset(("opencode", "claude_code", "codex"))
 """Formats whose recordings say when a call began and when its result came."""
 _STEPS_TIMED = "opencode"
 """The format whose recordings say when a request was sent; others time what is finished."""
+_AT_ONCE = 10
+"""Milliseconds within which no model's answer begins."""
 _ANSWERS = {"allow": "allowed", "deny": "denied", "stop": "stopped"}
 
 
@@ -90,7 +92,7 @@ class StepRow(msgspec.Struct):
 
         An answer that begins with its request was recorded as a whole, after it had come.
         """
-        whole = self.first is not None and self.first <= self.time
+        whole = self.first is not None and self.first <= self.time + _AT_ONCE
         return None if not self.timed or time is None or whole or time <= self.time else time - self.time
 
     def as_json(self, *, hidden: bool) -> dict[str, Any]:
@@ -169,7 +171,7 @@ class History:
                 self.messages.append(span.first)
             case ev.StepStarted():
                 self._begin(item, span)
-            case ev.StepFinished() if (row := self._open.get(item.message)) is not None:
+            case ev.StepFinished() | ev.MessageFinished() if (row := self._open.get(item.message)) is not None:
                 row.ended = row.ended or span.time
             case ev.UsageRecorded():
                 self.usage.add(item, self._models)
@@ -212,17 +214,19 @@ class History:
         time, begun = self._begun[message]
         if begun.model is None and begun.summary and not used:
             return None  # written without a model
-        purpose = "summary" if begun.summary else "turn"
-        row = self._open[message] = StepRow(None, version, time, message, purpose, str(begun.model or ""))
+        purpose, model, is_timed = "summary" if begun.summary else "turn", str(begun.model or ""), not self._format
+        row = self._open[message] = StepRow(None, version, time, message, purpose, model, timed=is_timed)
         self.rows.append(row)
         return row
 
     def _begin(self, event: ev.StepStarted, span: Span) -> None:
-        begun = self._begun.get(event.message)
+        begun, time = self._begun.get(event.message), span.time
+        if begun is not None and event.message not in self._open and not self._format:
+            time = begun[0]  # before its model is called; the step is recorded with the first part
         row = StepRow(
             number=len(self.steps) + 1,
             version=span.first,
-            time=span.time,
+            time=time,
             message=event.message,
             purpose=event.purpose,
             model="" if begun is None else str(begun[1].model or ""),

@@ -7,10 +7,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import eventlog
 from eventlog.importers import import_file
 from eventlog.store import Store
 from eventlog.values import Tokens, Usage
+from projections import ModelView
 from projections.inspector import answers
 from projections.inspector.room import Room
 
@@ -40,6 +43,26 @@ def test_a_step_took_what_the_model_took(tmp_path: Path) -> None:
         assert (first["took"], first["wait"]) == (3_000, 2_000)
         assert first["tools"][0]["ended"] - first["tools"][0]["began"] == 60_000
         assert (last["took"], last["wait"]) == (None, None)
+
+
+@pytest.mark.parametrize("with_view", [True, False])
+def test_a_streamed_reply_took_the_time_since_it_opened(tmp_path: Path, with_view: bool) -> None:
+    """A program opens the reply, calls the model, and writes what comes."""
+    now = [1_768_471_200_000]
+    with eventlog.open(tmp_path / "store", clock=lambda: now[0]) as store:
+        session = store.create_session(id="clocked")
+        for waits in (2_000, 3):
+            session.user("go")
+            with session.assistant("acme/one", view=ModelView.of(session) if with_view else None) as reply:
+                now[0] += waits
+                text = reply.stream_text()
+                for word in ("one ", "two"):
+                    now[0] += waits
+                    text.append(word)
+                reply.finish()
+        whole, first = answers.steps(Room(store, "clocked"), {})["steps"]
+    assert (first["took"], first["wait"]) == (6_000, 2_000)
+    assert (whole["took"], whole["wait"]) == (None, None), "written at once, after it came"
 
 
 def _claude_code(path: Path) -> None:

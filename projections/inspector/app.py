@@ -61,15 +61,19 @@ _REFUSALS = {
 """The status of an answer about an error, and what to do where no other address avoids it."""
 
 
-def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None, answers: bool = False) -> ASGIApp:
+def inspector(
+    store: Store, *, host: str = "127.0.0.1", token: str | None = None, answers: bool = False, scope: str | None = None
+) -> ASGIApp:
     """Return an application that shows the sessions of a store to people.
 
     `host` is what it is served on: requests that name another are refused. With a `token`, of 32
     characters or more, requests without it are refused; a host that other machines reach needs one.
     It only reads, unless `answers` lets a person answer for calls that wait; this needs a token and
-    a store that may be written. It may be mounted under a path.
+    a store that may be written. With a `scope` it shows the sessions of that scope, and of all
+    others nothing. It may be mounted under a path.
     """
     require(str, host, "a host is a str")
+    require_or_none(str, scope, "a scope is a str")
     require_or_none(str, token, "a token is a str")
     advice = "give `token=` a secret, as `secrets.token_urlsafe(32)` makes one, and keep it"
     if token is not None and len(token) < _LEAST_TOKEN:
@@ -78,7 +82,8 @@ def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None
         raise CallError(f"other machines reach the host {brief(host)}, so it needs a token: {advice}")
     if token is None and answers:
         raise CallError(f"answers need a token, else other programs of this machine could give them: {advice}")
-    catalogue, rooms, asked = Catalogue(store), Rooms(store), AskedCalls(store, answers=answers)
+    catalogue, rooms, asked = Catalogue(store, scope), Rooms(store), AskedCalls(store, answers=answers)
+    within = partial(_within, store, scope)
     told: dict[str, Callable[[Query], Any]] = {
         "search": partial(_found, store),
         "scopes": lambda _: {"scopes": catalogue.scopes()},
@@ -91,15 +96,27 @@ def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None
     app = Starlette(
         routes=[
             Route("/", _index),
-            Route("/api/sessions", partial(_sessions, catalogue)),
-            Route("/api/answer", _posted(asked.answer), methods=["POST"]),
-            *(Route(f"/api/{name}", _answered(answer)) for name, answer in told.items()),
-            Mount("/live", live_app(store, authorize=lambda _request, _session: True)),  # the gate let it through
+            Route("/api/sessions", partial(_sessions, catalogue, within)),
+            Route("/api/answer", _posted(within, asked.answer), methods=["POST"]),
+            *(Route(f"/api/{name}", _answered(within, answer)) for name, answer in told.items()),
+            Mount("/live", live_app(store, authorize=lambda _request, name: bool(within({"session": name})))),
             Mount("/page", StaticFiles(directory=_PAGE)),
         ],
         exception_handlers={EventlogError: _failed},
     )
     return Gate(app, host=host, token=token, answers=answers)
+
+
+def _within(store: Store, scope: str | None, asked: Query) -> Query:
+    """Return what is asked for, with the scope that bounds it.
+
+    A session of another scope is `NotFoundError`, as one that is not there.
+    """
+    if scope is None:
+        return asked
+    if "session" in asked and store.info(asked["session"]).scope != scope:
+        raise NotFoundError("session", asked["session"])
+    return {**asked, "scope": scope}
 
 
 def _in_room(rooms: Rooms, catalogue: Catalogue, answer: Callable[..., Any], query: Query) -> Any:
@@ -138,17 +155,17 @@ def _index(_request: Request) -> Response:
     return FileResponse(f"{_PAGE}/index.html", headers={"cache-control": "no-cache"})
 
 
-def _answered(find: Callable[[Query], Any]) -> Callable[[Request], Response]:
+def _answered(within: Callable[[Query], Query], find: Callable[[Query], Any]) -> Callable[[Request], Response]:
     """Return a route that answers with a response, or with JSON."""
 
     def route(request: Request) -> Response:
-        found = find(request.query_params)
+        found = find(within(request.query_params))
         return found if isinstance(found, Response) else _json(found)
 
     return route
 
 
-def _posted(act: Callable[[dict[str, str]], Any]) -> Callable[[Request], Awaitable[Response]]:
+def _posted(within: Callable[[Query], Query], act: Callable[[Query], Any]) -> Callable[[Request], Awaitable[Response]]:
     """Return a route that acts on the JSON object of texts in a request."""
 
     async def route(request: Request) -> Response:
@@ -161,7 +178,7 @@ def _posted(act: Callable[[dict[str, str]], Any]) -> Callable[[Request], Awaitab
             given = msgspec.json.decode(body, type=dict[str, str])
         except msgspec.MsgspecError as error:
             raise CallError(f"an answer is a JSON object of texts: {error}") from error
-        return _json(await run_in_threadpool(act, given))
+        return _json(await run_in_threadpool(lambda: act(within(given))))
 
     return route
 
@@ -172,8 +189,13 @@ def _failed(_request: Request, error: Exception) -> Response:
     return _json({"error": f"{error}{remedy}"}, status)
 
 
-def _sessions(catalogue: Catalogue, request: Request) -> Response:
-    """A page of the list; unchanged since the client asked last, it is not sent again."""
+def _sessions(catalogue: Catalogue, within: Callable[[Query], Query], request: Request) -> Response:
+    """A page of the list; unchanged since the client asked last, it is not sent again.
+
+    That would tell who sees one scope when the others change, so such a page is always sent.
+    """
+    if catalogue.scope is not None:
+        return _json(catalogue.page(within(request.query_params)))
     mark = f'"{catalogue.store.cursor()} {int(time()) // _UNCHANGED}"'
     if request.headers.get("if-none-match") == mark:
         return Response(status_code=304, headers={"etag": mark})
@@ -193,7 +215,7 @@ def _found(store: Store, query: Query) -> dict[str, Any]:
         cursor=query.get("cursor"),
         limit=number(query, "limit", 30, least=1, most=_HITS),
     )
-    return {"hits": [_hit(store, hit) for hit in page.hits], "next": page.next, "behind": page.behind}
+    return {"hits": [_hit(store, hit) for hit in page.hits], "next": page.next, "behind": page.behind > 0}
 
 
 def _hit(store: Store, hit: SearchHit) -> dict[str, Any]:
@@ -223,7 +245,7 @@ def usage(store: Store, query: Query) -> dict[str, Any]:
     )
     models, scopes = sums_by(found.days, "model"), sums_by(found.days, "scope")
     return {
-        "behind": found.behind,
+        "behind": found.behind > 0,
         "prices": store.host.models.date,
         "total": sums_json(total(found.days)),
         "days": sums_by(found.days, "day"),

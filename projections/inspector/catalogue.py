@@ -112,8 +112,10 @@ class Estimates:
 class Catalogue:
     """The sessions of a store; all of their heads are read at most every other second."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, scope: str | None = None) -> None:
+        """With a `scope` it has the sessions of that scope, and no others."""
         self.store: Store = store
+        self.scope: str | None = scope
         self._estimates = Estimates(store)
         self._lock = Lock()
         self._infos: list[SessionInfo] = []
@@ -126,7 +128,7 @@ class Catalogue:
         """All sessions, in the order of their ids, as they were at most `fresh` seconds ago."""
         with self._lock:
             if monotonic() - self._read_at > fresh and (mark := self.store.cursor()) != self._mark:
-                self._infos, self._mark = list(self.store.sessions()), mark
+                self._infos, self._mark = list(self.store.sessions(scope=self.scope)), mark
                 self._read_at = monotonic()
             return self._infos
 

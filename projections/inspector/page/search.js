@@ -40,7 +40,7 @@ export function Search({ query }) {
       </div>
       <${Failed} error=${error} />
       ${words && !pages && !error ? html`<${Loading} what="Searching" />` : null}
-      ${last?.behind ? html`<p class="dim" role="status">The index is not up to date yet: ${counted(last.behind, "event")} are missing. Search again in a moment.</p>` : null}
+      ${last?.behind ? html`<p class="dim" role="status">The index is not up to date yet. Search again in a moment.</p>` : null}
       <div ref=${rows}>
         ${titled?.sessions.length > 0 && html`<h2>By title</h2><ol class="rows">${titled.sessions.slice(0, 5).map((info) => html`<li><a class="row hit" href=${link("s", info.id)}><b><bdi>${info.title}</bdi></b> <span class="dim small">${moment(info.updated)}</span></a></li>`)}</ol>`}
         ${pages && html`<div role="status"><h2>${hits.length ? `What was said: ${counted(hits.length, "hit")}${last.next ? " so far" : ""}` : "Nothing that was said has these words"}</h2></div>`}

@@ -58,7 +58,7 @@ export function Usage({ query }) {
       </div>
       <${Failed} error=${error} />
       ${!found && !error && html`<${Loading} what="Summing up" />`}
-      ${found?.behind ? html`<p class="dim" role="status">The index is not up to date yet: ${counted(found.behind, "event")} are missing.</p>` : null}
+      ${found?.behind ? html`<p class="dim" role="status">The index is not up to date yet.</p>` : null}
       ${found && !found.days.length && html`<div class="empty"><p>No reply and no usage ${FIELDS.some((name) => name !== "show" && given[name] !== null) ? "here: change the filters above" : "is recorded"}.</p></div>`}
       ${found?.days.length > 0 && html`
         <p class="sums"><span>cost <b><${Cost} ...${found.total} none="not known" /></b></span><span><b>${compact(tokens(found.total))}</b> tokens</span><span><b>${count(found.total.replies)}</b> replies</span><span><b>${count(found.total.errors)}</b> errors</span><span><b>${count(found.total.sessions)}</b> sessions</span></p>

@@ -26,6 +26,7 @@ from eventlog.codec.batch import Item
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import (
     AlreadyExistsError,
+    BusyError,
     CallError,
     ConflictError,
     ErasedError,
@@ -230,8 +231,8 @@ class AcceptedCommands:
         if conflict:
             sent.is_retried_later = bool(left)
             self.backoff.end()
-        elif left and not fenced:
-            sent.is_retried_later = True
+        elif not fenced and (left or isinstance(error, BusyError)):
+            sent.is_retried_later = bool(left)
             for command in self.commands:  # they would only wait behind what cannot be written now
                 if command.owned:
                     self.refuse(command, error)

@@ -74,7 +74,7 @@ class GroupCommit:
     """The queue, the leadership, and the batch in flight."""
 
     def __init__(
-        self, tail: Tail, lock: WriterLock, wait_for_room: Callable[[], None], queue_bytes: int, timeout: float
+        self, tail: Tail, lock: WriterLock, wait_for_room: Callable[[float], None], queue_bytes: int, timeout: float
     ) -> None:
         self._tail = tail
         self._lock = lock
@@ -230,9 +230,11 @@ class GroupCommit:
                 tail.refuse()
             if self._bytes > BATCH_BYTES:
                 _cut(tickets)
+            deadline = 0.0
             if tail.memtable.size >= tail.limit:
-                self._wait_for_room()
-            tail.lock_to_write(self._lock)
+                deadline = time.monotonic() + self._timeout
+                self._wait_for_room(deadline)
+            tail.lock_to_write(self._lock, deadline)
             batch.part.position = tail.position
             for ticket in tickets:
                 request = ticket.request
@@ -247,6 +249,8 @@ class GroupCommit:
                 batch.part.end, batch.part.size = tail.journal.prepare(batch.records)
             batch.ready = True
         except Exception as error:  # noqa: BLE001 - a waiter must not hang because of an unforeseen fault
+            if isinstance(error, BusyError):  # what came meanwhile does not wait for as long again
+                tickets[:] = self._queue
             batch.error = self._reason(error)
             batch.ready = True
         finally:

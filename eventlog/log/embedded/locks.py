@@ -44,12 +44,12 @@ class WriterLock:
         self.release: Callable[[], object] = partial(flock, self._lock, LOCK_UN)
         """Give back the lock if it is held: one C call, safe at the beginning of a `finally`."""
 
-    def acquire(self) -> None:
-        """Take the lock; `BusyError` after the timeout.
+    def acquire(self, deadline: float = 0.0) -> None:
+        """Take the lock; `BusyError` after the timeout, or the deadline of a caller who waited.
 
         `release` must follow, also after an exception.
         """
-        deadline, pause = 0.0, _SHORTEST
+        pause = _SHORTEST
         try:
             while True:
                 try:

@@ -17,7 +17,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     queue_bytes: int = 64 << 20
     """Bytes that may be queued before callers block."""
     busy_timeout: float = 30.0
-    """Seconds to wait for room in the queue, and for the writers' lock of another process."""
+    """Seconds to wait for room in the queue, and for the writers' lock of another process.
+
+    What comes while an append waits fails together with it, and so may have waited for less.
+    """
     journal_bytes: int = 16 << 20
     """Full size of a journal file; a new store begins with shorter ones."""
     fold_bytes: int = 4 << 20

@@ -338,9 +338,8 @@ class Partition:
         if self.derived.full:
             self._worker.call()
 
-    def wait_for_room(self) -> None:
-        """Wait while far too much is unfolded; `BusyError` after the timeout."""
-        deadline = time.monotonic() + self.options.busy_timeout
+    def wait_for_room(self, deadline: float) -> None:
+        """Wait while far too much is unfolded; `BusyError` after the deadline."""
         while self.tail.memtable.size >= self.tail.limit:
             if not self._worker.call():
                 self._fold_in_background()

@@ -149,7 +149,7 @@ class Tail:
             if moved:
                 self.moved()
 
-    def lock_to_write(self, lock: WriterLock) -> None:
+    def lock_to_write(self, lock: WriterLock, deadline: float = 0.0) -> None:
         """Take the writers' lock, and read the journal to its very end; `release` must follow.
 
         The files of another generation are opened without the lock: that needs LMDB's, which a
@@ -158,7 +158,7 @@ class Tail:
         mark = self.mark
         assert mark is not None
         while True:
-            lock.acquire()
+            lock.acquire(deadline)
             with self.guard:  # also for a look: another thread may be in the middle of catching up
                 if self.closed or self._changing:
                     self.refuse()

@@ -87,7 +87,7 @@ class _Turn:
         self._open = open_answer(situation.state)
         self._last = self._to_repeat(self._newest_answer())
         self._heard = self._newest_that_has_seen()
-        self._said = situation.said_place
+        self._said = situation.asked_place
         self.interrupted = situation.loop.interrupted > self._said and not (
             self._is_closed_after_interrupt() or self._is_answered_before_interrupt()
         )

@@ -80,7 +80,7 @@ class Situation(msgspec.Struct, frozen=True):
         return visible_messages(self.state, self.options)
 
     @property
-    def said_place(self) -> int:
+    def asked_place(self) -> int:
         """Place of the newest message of the user's or program's that asks, covered or not."""
         known, said = self.state.messages, reversed(self.loop.said)
         asked = (place for name, place in said if name not in known or asks(known[name]))

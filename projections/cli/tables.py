@@ -87,7 +87,7 @@ def _sum(totals: UsageTotals) -> str:
     """Return the cost in short."""
     if totals.unpriced == totals.calls and not totals.estimated:
         return "unknown"
-    return sign(totals.unpriced, totals.estimated) + dollars(totals.known)
+    return sign(totals.unpriced + totals.untold, totals.estimated) + dollars(totals.known)
 
 
 def _session_rows(stats: SessionStats, view: ModelView) -> list[tuple[str, object]]:

@@ -204,6 +204,7 @@ def steps(room: Room, query: Query) -> dict[str, Any]:
         "steps": [row.as_json(hidden=is_hidden(ranges, row.version)) for row in reversed(rows)],
         "all": len(found.rows),
         "recorded": len(found.steps),
+        "untold": sum(not row.usage.calls for row in found.rows),
         "more": last > _STEPS,
         "prices": room.session.store.host.models.date,
         **usage_json(found.usage),

@@ -131,9 +131,9 @@ def session_stats(session: Session) -> SessionStats:
         if isinstance(item, ev.PartDelta):
             deltas += 1
             characters += len(item.text)
-        elif isinstance(item, ev.UsageRecorded):
+        if isinstance(item, (ev.UsageRecorded, ev.AssistantMessageStarted)):
             spending[span.first <= base].append(span)
-        elif covers(ranges, span.first):
+        if covers(ranges, span.first):
             tally.count(item)
     messages = Counter(tally.roles.values())
     return SessionStats(

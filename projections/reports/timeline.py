@@ -20,7 +20,7 @@ from eventlog.session.session import Session
 from eventlog.values import Limits, Opaque
 from projections.reports.cache_uses import CacheUse, cache_uses
 from projections.reports.first_words import FirstWords
-from projections.reports.usage import UsageTotals
+from projections.reports.usage import UsageTotals, note_untold
 from projections.reports.wording import counted, pruned_words
 from projections.window.policy.limits import step_total, usable
 from projections.window.policy.policy import decode_policy
@@ -73,6 +73,8 @@ class Timeline(msgspec.Struct, frozen=True):
     forks: tuple[str, ...]
     """Sessions that were forked from this session."""
     entries: tuple[TimelineEntry, ...]
+    untold: int = 0
+    """Replies without usage, which no sum has."""
 
     @property
     def calls(self) -> list[TimelineEntry]:
@@ -90,6 +92,7 @@ class Timeline(msgspec.Struct, frozen=True):
             unpriced=sum(entry.cost is None and entry.what != _MORE for entry in calls),
             estimated=sum(entry.estimate is not None and entry.what != _MORE for entry in calls),
             estimate=sum(estimates, Decimal(0)),
+            untold=self.untold,
         )
 
 
@@ -98,6 +101,7 @@ def timeline(session: Session) -> Timeline:
     version = session.version
     accumulator = TimelineBuilder(session.store.host.models)
     entries: list[TimelineEntry] = []
+    untold: dict[str, str] = {}
     ranges = session.reader.effective_ranges(version)
     for span in session.reader.spans(upto=version):
         item = span.item
@@ -106,6 +110,7 @@ def timeline(session: Session) -> Timeline:
             accumulator.words.deltas(item)
             continue
         accumulator.kinds[type(item).__name__] += 1
+        note_untold(untold, item)
         hidden = not (isinstance(item, ev.LASTING) or covers(ranges, span.first))
         new = accumulator.entries(item, span.first, span.time)
         entries.extend(msgspec.structs.replace(entry, hidden=True) if hidden else entry for entry in new)
@@ -119,7 +124,9 @@ def timeline(session: Session) -> Timeline:
     for use in cache_uses(session):
         if use.step is not None and (place := places.get(use.step)) is not None:
             entries[place] = msgspec.structs.replace(entries[place], cache=use)
-    return Timeline(session.id, version, dict(accumulator.kinds.most_common()), tuple(forks), tuple(entries))
+    return Timeline(
+        session.id, version, dict(accumulator.kinds.most_common()), tuple(forks), tuple(entries), len(untold)
+    )
 
 
 class TimelineBuilder:

@@ -14,7 +14,7 @@ from decimal import Context, Decimal
 import msgspec
 
 from eventlog.codec.decoded import Span
-from eventlog.events import UsageRecorded
+from eventlog.events import AssistantMessageStarted, UsageRecorded
 from eventlog.models.catalogue import ModelCatalogue
 from eventlog.session.session import Session
 from eventlog.validation import require, require_or_none
@@ -52,6 +52,8 @@ class UsageTotals(msgspec.Struct):
     """How many of the calls without a recorded cost have an estimate."""
     estimate: Decimal = Decimal(0)
     """US dollars of these, at the prices of the catalogue that is asked now; stored nowhere."""
+    untold: int = 0
+    """Replies without usage: what these took and cost is in no sum."""
 
     @property
     def unknown(self) -> int:
@@ -88,7 +90,7 @@ class UsageTotals(msgspec.Struct):
     def include(self, other: UsageTotals) -> None:
         """Add another sum."""
         tokens = ("input", "output", "reasoning", "cache_read", "cache_write", "total")
-        for field in ("calls", "failed", *tokens, "unpriced", "estimated"):
+        for field in ("calls", "failed", *tokens, "unpriced", "estimated", "untold"):
             setattr(self, field, getattr(self, field) + getattr(other, field))
         self.cost = _EXACT.add(self.cost, other.cost)
         self.estimate = _EXACT.add(self.estimate, other.estimate)
@@ -121,13 +123,25 @@ def usage_by_model(spans: Iterable[Span], models: ModelCatalogue | None = None) 
     """
     require_or_none(ModelCatalogue, models, "models are a ModelCatalogue")
     by_model: dict[str, UsageTotals] = {}
+    untold: dict[str, str] = {}
     require(Iterable, spans, "spans are those of a session")
     for span in spans:
         require(Span, span, "a span is a Span")
+        note_untold(untold, span.item)
         if isinstance(span.item, UsageRecorded):
             model = "" if span.item.model is None else str(span.item.model)
             by_model.setdefault(model, UsageTotals(model)).add(span.item, models)
+    for model in untold.values():
+        by_model.setdefault(model, UsageTotals(model)).untold += 1
     return [by_model[model] for model in sorted(by_model)]
+
+
+def note_untold(untold: dict[str, str], item: object) -> None:
+    """Note in `untold`, by reply without usage, its model."""
+    if isinstance(item, AssistantMessageStarted) and not item.summary:
+        untold[item.message] = "" if item.model is None else str(item.model)
+    elif isinstance(item, UsageRecorded):
+        untold.pop(item.message or "", None)
 
 
 def total(sums: Iterable[UsageTotals]) -> UsageTotals:
@@ -147,14 +161,16 @@ def own_total(session: Session) -> UsageTotals:
 def cost_words(sums: UsageTotals, prices: str) -> str:
     """Return the cost in words: ≈ where list prices stand in for a part, "" without a call.
 
-    `prices` is the date of the catalogue. The words say how many calls have no known cost.
+    `prices` is the date of the catalogue. The words say how many calls have no known cost, and how
+    many replies have no usage.
     """
+    more = f", + {counted(sums.untold, 'reply')} without usage" if sums.untold else ""
     if sums.unknown == sums.calls:
-        return "not known" if sums.calls else ""
+        return f"not known{more}" if sums.calls or more else ""
     known = f", not known for {counted(sums.unknown, 'call')}" if sums.unknown else ""
     if sums.estimated:
-        return f"≈ ${sums.cost + sums.estimate:,.4f}, by list prices of {prices}{known}"
-    return f"${sums.cost}{known}"
+        return f"≈ ${sums.cost + sums.estimate:,.4f}, by list prices of {prices}{known}{more}"
+    return f"${sums.cost}{known}{more}"
 
 
 def session_usage(session: Session) -> SessionUsage:

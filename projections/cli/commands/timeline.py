@@ -131,7 +131,7 @@ def _sum(sums: UsageTotals, prices: str) -> str:
     """Return what all calls of models had and cost; also those that a rollback hides."""
     from projections.reports.usage import cost_words
 
-    spent = f", cost {cost_words(sums, prices)}" if sums.calls else ""
+    spent = f", cost {cost_words(sums, prices)}" if sums.calls or sums.untold else ""
     return f"{counted(sums.calls, 'model call')}, {counted(sums.total, 'token')}{spent}"
 
 

@@ -11,6 +11,8 @@ import pytest
 
 import eventlog
 from projections.cli.exits import Exit
+from projections.inspector import answers
+from projections.inspector.room import Room
 from tests.support.cli_runner import Cli, on_terminal, valid
 
 TOKENS = eventlog.Tokens(input=100_000, output=2_000)
@@ -165,3 +167,28 @@ def test_exports_have_the_estimate(cli: Cli, price: Decimal, tmp_path: Path) -> 
     assert f"≈ ${CALLS * price:,.4f}" in cli("export", "imported", "--format", "html").out
     assert f"${RECORDED}, not known for 1 call" in cli("export", "mixed", "--format", "html").out
     assert "not known" in cli("export", "other", "--format", "html").out
+
+
+def test_replies_without_usage_are_told_beside_each_sum(cli: Cli, tmp_path: Path) -> None:
+    """One that a user stopped, and one whose provider told none: the sum is a lower bound."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(id="cut")
+        session.user("go")
+        spend(session, UNKNOWN, RECORDED)
+        for end in (eventlog.Reply.abort, eventlog.Reply.finish):
+            session.user("go on")
+            with session.assistant(UNKNOWN) as reply:
+                reply.add_text("so")
+                end(reply)
+        steps = answers.steps(Room(store, "cut"), {})
+    assert (steps["untold"], steps["cost"]) == (2, str(RECORDED))
+    told = f"${RECORDED}, + 2 replies without usage"
+    assert told in cli("timeline", "cut").err
+    assert told in cli("stats", "cut").out
+    assert "≥ $0.05" in on_terminal("--store", tmp_path / "store", "stats", "cut")[1]
+    found = cli("stats", "cut", "--json").json
+    valid("stats", found)
+    assert [sums["untold"] for sums in found["session"]["usage"]["own"]] == [2]
+    history = cli("timeline", "cut", "--json").json
+    valid("timeline", history)
+    assert history["untold"] == 2

@@ -161,7 +161,7 @@ def test_destroying_a_key_erases_every_copy(tmp_path: Path) -> None:
 
 
 def test_a_key_service_that_is_away_is_no_fault_of_the_store(tmp_path: Path) -> None:
-    """Verification of a session or a store ends with the provider's error, and reports no fault."""
+    """Verification ends with the provider's error, and reports no fault."""
     service, away = Service(), False
 
     def keys(verb: str, name: str) -> bytes | None:

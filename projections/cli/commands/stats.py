@@ -18,7 +18,7 @@ from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.store_option import Context, reading, store_path
 from projections.cli.tables import print_session_stats
 from projections.cli.words import OPTIONAL_SESSION, command
-from projections.reports.wording import counted
+from projections.reports.wording import DAMAGE_ADVICE, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,7 +46,10 @@ def stats(context: Context, session: str | None, by: _By | None, *, json: bool) 
         if by is not None:
             from projections.reports.usage_days import sums_by
 
-            sums = sums_by(store.usage_by_day(wait=None).days, by)
+            found = store.usage_by_day(wait=None)
+            sums = sums_by(found.days, by)
+            for name in found.damaged:
+                output.note(f"session {name}: what is damaged is in no sum; {DAMAGE_ADVICE}")
             if json:
                 output.document({f"{by}s": sums})
             else:

@@ -73,7 +73,7 @@ def opencode(store: eventlog.Store, path: Path) -> tuple[str, str]:
     call = {"id": "prt_1", "messageID": "msg_1", "sessionID": "ses_1", "type": "tool", "callID": "c1", "tool": "task",
             "state": state}  # fmt: skip
     reply = {"id": "msg_1", "sessionID": "ses_1", "role": "assistant", "time": time, "modelID": "m", "providerID": "p"}
-    files = {
+    files: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
         "ses_1": ({"title": "Do it"}, [{"info": reply, "parts": [call]}]),
         "ses_2": ({"title": f"{WORK.description} (@explore subagent)", "parentID": "ses_1"}, []),
     }

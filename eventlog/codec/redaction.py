@@ -36,6 +36,8 @@ from eventlog.values import (
 S = TypeVar("S", bound=msgspec.Struct)
 LOST = "[a large text was here; it was damaged, and a repair left it out]"
 """Stands in a repaired store for a text that is lost."""
+TITLED = (ev.SessionStarted, ev.SessionForked, ev.SessionRenamed)
+"""The events that give a session a title."""
 NO_DIGEST = b""
 """Replaces the digest of a view, or of a request's body, that had redacted content."""
 
@@ -67,6 +69,11 @@ def blank(item: ev.Event | DeltaRun, parts: Collection[str], *, digests: bool) -
     if isinstance(item, ev.CallAnswered) and item.edit is not None:
         item = replace(item, edit="{}")
     return _blanked(item)
+
+
+def untitled(item: ev.Event | DeltaRun) -> ev.Event | DeltaRun:
+    """Return the item without the title that it gives a session; itself if it gives none."""
+    return replace(item, title="") if isinstance(item, TITLED) and item.title else item
 
 
 def free(item: ev.Event | DeltaRun) -> ev.Event | DeltaRun:

@@ -68,7 +68,10 @@ class SessionRenamed(Base, frozen=True, array_like=True, tag="sr"):
 
     title: str
     part: str | None = None
-    """The part that the title quotes: redacted, it takes the title along."""
+    """The part that the title quotes: redacted, it takes the title along.
+
+    `TITLES` of `history/catalog.py` if the titles before this one are redacted.
+    """
 
 
 class SessionArchived(Base, frozen=True, array_like=True, tag="sa"):

@@ -18,6 +18,8 @@ from eventlog.history.ranges import Range, merged
 from eventlog.log.commit import Head
 from eventlog.values import Origin, Tokens
 
+TITLES = "titles of the session"
+"""Stands among redacted parts for the titles that the session had before."""
 QUIET_EVENTS: frozenset[type[ev.Base]] = frozenset(
     (
         ev.SessionRenamed,
@@ -60,7 +62,7 @@ class CatalogEntry(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""
     """The reason of its erasure."""
     redacted: tuple[str, ...] = ()
-    """Redacted parts of this session, also for its forks, which read them here."""
+    """Redacted parts of this session, also for its forks, which read them here; and `TITLES`."""
     shelf: bool = False
     """Whether it is a shelf: in no list of sessions."""
     name: tuple[str, str] | None = None
@@ -155,6 +157,12 @@ def _redacted(entry: CatalogEntry, event: ev.PartRedacted) -> CatalogEntry:
     return entry if event.part in entry.redacted else replace(entry, redacted=(*entry.redacted, event.part))
 
 
+def _renamed(entry: CatalogEntry, event: ev.SessionRenamed) -> CatalogEntry:
+    entry = replace(entry, title=event.title)
+    is_marked = event.part != TITLES or TITLES in entry.redacted
+    return entry if is_marked else replace(entry, redacted=(*entry.redacted, TITLES))
+
+
 def _started(_: CatalogEntry, event: ev.SessionStarted) -> CatalogEntry:
     return CatalogEntry(event.title, event.scope, event.directory, event.agent, event.parent, origin=event.origin)
 
@@ -170,7 +178,7 @@ def _valued(entry: CatalogEntry, _: ev.ValuePut | ev.ValueDropped) -> CatalogEnt
 _CHANGES: dict[type, Callable[[CatalogEntry, Any], CatalogEntry]] = {
     ev.SessionStarted: _started,
     ev.SessionForked: _forked,
-    ev.SessionRenamed: lambda entry, event: replace(entry, title=event.title),
+    ev.SessionRenamed: _renamed,
     ev.SessionArchived: lambda entry, _: replace(entry, archived=True),
     ev.SessionUnarchived: lambda entry, _: replace(entry, archived=False),
     ev.SessionErased: _erased,

@@ -12,10 +12,10 @@ from eventlog import events as ev
 from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import blank_batch
-from eventlog.history.ancestry import forked_from
-from eventlog.history.catalog import entry_of
+from eventlog.history.ancestry import forked_from, stream_spans
+from eventlog.history.catalog import TITLES, entry_of
 from eventlog.history.ranges import Range, clipped, covers, meets, merged
-from eventlog.log.contract import HeadReader
+from eventlog.log.contract import HeadReader, Log
 
 
 def forgotten_in(log: HeadReader, session: str) -> tuple[Range, ...]:
@@ -25,6 +25,15 @@ def forgotten_in(log: HeadReader, session: str) -> tuple[Range, ...]:
         if ranges := entry_of(head).forgotten:
             found += clipped(ranges, 1, last)
     return merged(found) if found else ()
+
+
+def titles_redacted(log: Log, session: str) -> int:
+    """Return the version before which a session's own titles are redacted; 0 if none is."""
+    head = log.head(session)
+    if head is None or TITLES not in entry_of(head).redacted:
+        return 0
+    found = (span for span in stream_spans(log, session) if isinstance(span.item, ev.SessionRenamed))
+    return max((span.first for span in found if getattr(span.item, "part", None) == TITLES), default=0)
 
 
 def blanked_commits(commits: Iterator[DecodedCommit], ranges: Sequence[Range]) -> Iterator[DecodedCommit]:

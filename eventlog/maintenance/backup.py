@@ -31,10 +31,10 @@ from eventlog import events as ev
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted, is_foreign
-from eventlog.codec.redaction import blank, part_of
+from eventlog.codec.redaction import TITLED, blank, part_of
 from eventlog.errors import AlreadyExistsError, CallError
 from eventlog.history.ancestry import ancestry
-from eventlog.history.catalog import entry_of
+from eventlog.history.catalog import TITLES, CatalogEntry, entry_of
 from eventlog.history.cursor import cursor_at, reached_by
 from eventlog.integrity.scrub_ledger import ScrubLedger, read_ledger, write_record
 from eventlog.log.embedded import generations
@@ -291,9 +291,14 @@ def record_later_redactions(log: Log, copy: BulkWriter, upto: int, time: int, ra
             continue
         streams = [copy.head(stream.session) for stream in ancestry(copy, session)]
         known = {part for above in streams if above is not None for part in entry_of(above).redacted}
-        events = [ev.PartRedacted(part, REASON) for part in found[session] if part not in known]
+        events = [_redaction(part, entry_of(head)) for part in found[session] if part not in known]
         if events:
             add_events(copy, head, events, time, random(SALT_BYTES))
+
+
+def _redaction(part: str, entry: CatalogEntry) -> ev.Event:
+    """Return the event that redacts a part in a copy, or the titles of the session."""
+    return ev.SessionRenamed(entry.title, TITLES) if part == TITLES else ev.PartRedacted(part, REASON)
 
 
 def _redacted(log: Log) -> dict[str, set[str]]:
@@ -318,6 +323,8 @@ def _gone(commit: Commit, parts: set[str]) -> Iterator[str]:
     for part in dict.fromkeys(part for span in spans for part in _parts(span)):
         if part in parts and all(blank(span.item, (part,), digests=False) == span.item for span in spans):
             yield part
+    if TITLES in parts and any(isinstance(span.item, TITLED) and not span.item.title for span in spans):
+        yield TITLES
 
 
 def _parts(span: Span) -> list[str]:

@@ -25,12 +25,12 @@ from eventlog.codec.batch import decode, encode
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
-from eventlog.codec.redaction import blank, blank_all, free, part_of
+from eventlog.codec.redaction import blank, blank_all, free, part_of, untitled
 from eventlog.errors import ErasedError, KeyMissingError
 from eventlog.history.ancestry import ancestors, forked_from, stream_spans
-from eventlog.history.catalog import entry_of
+from eventlog.history.catalog import TITLES, entry_of
 from eventlog.history.effective_history import END, StreamRange
-from eventlog.history.forgotten import forgotten_in
+from eventlog.history.forgotten import forgotten_in, titles_redacted
 from eventlog.history.ranges import Range, clipped, meets, merged, without
 from eventlog.maintenance.emptied import Change, VacuumResult, emptied
 from eventlog.maintenance.freed import freed_versions
@@ -65,14 +65,16 @@ def scrub(store: Sessions) -> VacuumResult:
         for above, _ in forked_from(store.log, head.session):
             parts.update(entry_of(above).redacted)
         ranges = merged((*ranges, *forgotten_in(store.log, head.session)))
-        if parts or ranges or head.session in freed:
+        parts.discard(TITLES)
+        if parts or ranges or head.session in freed or TITLES in entry_of(head).redacted:
             try:
+                titled = titles_redacted(store.log, head.session)
                 begun = frozenset(_begun_in(store, streams, ranges))
                 first = _first(store, streams, parts, ranges) if parts or ranges else END
             except KeyMissingError:
                 continue  # unreadable without the key, so nothing can be removed
             versions = frozenset(freed.get(head.session, ()))
-            hidden = _Hidden(frozenset(parts), ranges, begun, versions, first)
+            hidden = _Hidden(frozenset(parts), ranges, begun, versions, titled, first)
             changes[head.session] = partial(_blanked, hidden=hidden)
     for session, change in changes.items():
         _record_again(store, session, change)
@@ -90,8 +92,10 @@ class _Hidden(NamedTuple):
     """Parts that forgotten versions begin; other records may have told their results."""
     freed: frozenset[int]
     """Versions whose values no living session has any more."""
+    titled: int
+    """The version before which titles are redacted."""
     first: int
-    """The first version that has any of it, freed values left out."""
+    """The first version that has any of it, freed values and titles left out."""
 
 
 def _record_again(store: Sessions, session: str, change: Change) -> None:
@@ -164,7 +168,7 @@ def _blanked(commit: Commit, hidden: _Hidden) -> Commit:
     """
     if not commit.payload:
         return commit
-    parts, ranges, begun, freed, first = hidden
+    parts, ranges, begun, freed, titled, first = hidden
     spans = spans_of(commit)
     ends = ((span.first, span.item.events) for span in spans if isinstance(span.item, ev.RecordKept))
     told = {version for end, events in ends for version in range(end - events, end)}
@@ -185,6 +189,7 @@ def _blanked(commit: Commit, hidden: _Hidden) -> Commit:
         elif span.first not in told:
             item = blank(item, begun, digests=False)
         item = free(item) if span.first in freed else item
+        item = untitled(item) if span.first < titled else item
         changed = changed or item is not span.item
         start = span.time if start is None else start
         items.append(replace(item, start=span.time - start) if isinstance(item, DeltaRun) else (span.time, item))

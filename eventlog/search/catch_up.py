@@ -2,6 +2,7 @@
 
 Each transaction reads where the index stands, so any number of processes may do this at once: each
 commit is taken in once. What a process that was killed had not committed is taken in by the next.
+A commit that is damaged is left out, and the index notes its session.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ import time
 from collections.abc import Callable, Sequence
 from threading import TIMEOUT_MAX
 
-from eventlog.errors import LimitError
+from eventlog.errors import DamagedError, LimitError
 from eventlog.history.ancestry import forked_from
 from eventlog.history.catalog import entry_of
 from eventlog.history.cursor import tag_of
 from eventlog.history.session_page import sessions_of
-from eventlog.log.commit import Head
+from eventlog.log.commit import Commit, Head
 from eventlog.log.contract import Log
 from eventlog.search.asked import Asked
 from eventlog.search.commit_rows import Update
 from eventlog.search.file import IndexFile, end_transaction
-from eventlog.search.rows import Rows
+from eventlog.search.rows import DAMAGED, Rows
 
 _COMMITS = 512
 """Commits asked for at a time."""
@@ -47,6 +48,8 @@ class Follower:
         """Where the index stood in each partition when this process last looked."""
         self._next_idle = 0
         self._refused: LimitError | None = None
+        self._owners: dict[tuple[int | None, int | None], str | None] = {}
+        """Sessions of damaged commits, by version and position."""
 
     def behind_of(self, connection: sqlite3.Connection) -> int:
         """Return how many committed events the index has not taken in, as a connection sees it."""
@@ -134,19 +137,37 @@ class Follower:
         self, partition: int, reached: list[tuple[int, bytes]], update: Update, rows: Rows, until: float | None
     ) -> None:
         """Take in the next commits of a partition."""
+        limit = _COMMITS
         while rows.characters < _CHARACTERS and (until is None or time.monotonic() < until):
             done = reached[partition][0]
             last = self._log.last_positions()[partition]
-            commits = self._log.commits_after(done, _COMMITS, partition=partition)
+            try:
+                commits = self._log.commits_after(done, limit, partition=partition)
+            except DamagedError as error:
+                if limit == 1:  # it is the next one; how many events it has is not known
+                    rows.note_damage(self._owner(error))
+                    reached[partition] = done + 1, b""
+                limit = max(limit // 8, 1)
+                continue
             for commit in commits:
-                update.take(commit, commit.first - 1 + max(done - commit.position + 1, 0))
+                _take(update, rows, commit, commit.first - 1 + max(done - commit.position + 1, 0))
                 reached[partition] = commit.last_position, tag_of(commit)
                 if rows.characters >= _CHARACTERS:
                     return
-            if len(commits) < _COMMITS:
+            full, limit = limit, min(limit * 8, _COMMITS)
+            if len(commits) < full:
                 if reached[partition][0] < last:  # the newest events are gone: they were erased
                     reached[partition] = last, b""
                 return
+
+    def _owner(self, error: DamagedError) -> str | None:
+        """Return the session of a damaged commit that was read by its position; None if unknown."""
+        place = error.version, error.position
+        if error.session is None and None not in place and place not in self._owners:
+            self._owners[place] = next(
+                (head.session for head in self._log.heads() if _place_of_damage(self._log, head, error) == place), None
+            )
+        return error.session or self._owners.get(place)
 
     def _refuse_too_much(self, writer: sqlite3.Connection, rows: Rows) -> None:
         if self._most is None or self._refused is not None:
@@ -182,16 +203,46 @@ def index_of(log: Log, asked: Asked, most: int, deadline: float | None) -> tuple
     index.writer.execute("BEGIN")
     for head in sorted(streams.values(), key=lambda head: (-head.created, head.session)):
         done = head.base
-        for commit in log.read(head.session, done, head.version):
-            if deadline is not None and time.monotonic() >= deadline:
-                behind += head.version - done
-                break
-            update.take(commit, commit.first - 1)
-            done = commit.last
-            if rows.characters > most:
-                raise _too_much("sessions", rows.characters, most)
+        try:
+            for commit in log.read(head.session, done, head.version):
+                if deadline is not None and time.monotonic() >= deadline:
+                    behind += head.version - done
+                    break
+                _take(update, rows, commit, commit.first - 1)
+                done = commit.last
+                if rows.characters > most:
+                    raise _too_much("sessions", rows.characters, most)
+        except DamagedError:
+            rows.note_damage(head.session)
     rows.flush()
     return index, behind
+
+
+def _take(update: Update, rows: Rows, commit: Commit, after: int) -> None:
+    """Take in what can be read of a commit behind version `after`."""
+    try:
+        update.take(commit, after)
+    except DamagedError:
+        rows.note_damage(commit.session)
+
+
+def _place_of_damage(log: Log, head: Head, error: DamagedError) -> tuple[int | None, int | None] | None:
+    """Return the version and position of the damage in a session that begins at the error's."""
+    assert error.version is not None
+    try:
+        next(log.read(head.session, error.version - 1, error.version), None)
+    except DamagedError as found:
+        return found.version, found.position
+    return None
+
+
+def damaged_in(log: Log, connection: sqlite3.Connection, scope: str | None) -> list[str]:
+    """Return the sessions, of a scope or all, of which an index lacks what is damaged."""
+    question = "SELECT substr(name, ?) FROM facts WHERE substr(name, 1, ?) = ? ORDER BY name"
+    size = len(DAMAGED)
+    found = (str(name) for (name,) in connection.execute(question, (size + 1, size, DAMAGED)))
+    heads = ((name, log.head(name)) for name in found)
+    return [name for name, head in heads if head is not None and scope in {None, entry_of(head).scope}]
 
 
 def reached_in(connection: sqlite3.Connection, partitions: int) -> list[tuple[int, bytes]]:

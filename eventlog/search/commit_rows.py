@@ -20,7 +20,6 @@ from eventlog.history.catalog import entry_of, is_shelf_id
 from eventlog.log.commit import Commit
 from eventlog.log.contract import Log
 from eventlog.log.digests import digests_in
-from eventlog.logger import logger
 from eventlog.search.rows import Named, Rows, name_of
 from eventlog.search.said import said_by
 from eventlog.values import Content, MessageError, Reasoning, Tool
@@ -36,10 +35,10 @@ _MARK = 4_096
 _USER, _ASSISTANT, _REASONING, _CALL, _RESULT = range(5)
 
 
-def reader_of(log: Log, session: str) -> Callable[[Content], str]:
+def reader_of(log: Log, session: str, note_damage: Callable[[str], None]) -> Callable[[Content], str]:
     """Return a function that reads the contents of a session; of a damaged one "".
 
-    A warning says so, and the other texts are still found.
+    `note_damage` is told the session then.
     """
     own = log.of(session)
 
@@ -54,7 +53,7 @@ def reader_of(log: Log, session: str) -> Callable[[Content], str]:
             packed = b""
         # else erased, or redacted and scrubbed, since the commit was read
         if packed is not None or any(content.digest in digests_in(commit.payload) for commit in log.read(session)):
-            logger().warning("a damaged large text is not searched; `eventlog verify` names it")
+            note_damage(session)
         return ""
 
     return text
@@ -107,7 +106,7 @@ class Update:
         """Take in the events of a commit behind version `after`."""
         if is_foreign(commit) or is_encrypted(commit.payload) or is_shelf_id(commit.session):
             return
-        text = reader_of(self._log, commit.session) if self._words else _no_text
+        text = reader_of(self._log, commit.session, self._rows.note_damage) if self._words else _no_text
         if not self._words:
             self._rows.characters += len(commit.payload)  # so that a transaction has its end
         for span in spans_of(commit, after):

@@ -47,3 +47,5 @@ class SearchPage(msgspec.Struct, frozen=True):
     """The cursor of the next page; None if this is the last one."""
     behind: int = 0
     """Committed events that the index had not yet taken in when the wait ended."""
+    damaged: tuple[str, ...] = ()
+    """Sessions of which damaged events or texts are not searched; `verify` names these."""

@@ -52,6 +52,8 @@ class TextReader:
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        self.damaged: set[str] = set()
+        """Sessions of which a text could not be read."""
         self._spans: dict[str, list[Span]] = {}
         """Events of the append that was read last, by session."""
 
@@ -76,7 +78,7 @@ class TextReader:
             text = deltas_of(self._log, session, row.first, field=field, part=begun.part, characters=end)
             first = span.cut(row.first - 1, row.first)
             return span.time if first is None else first.time, text[row.start : end]
-        text = said_by(span.item, begun.tool, reader_of(self._log, session))
+        text = said_by(span.item, begun.tool, reader_of(self._log, session, self.damaged.add))
         return span.time, text[row.start : end]
 
     def _span(self, session: str, version: int) -> Span | None:

@@ -12,9 +12,11 @@ from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
+from eventlog.errors import DamagedError
 from eventlog.log.contract import Log
 from eventlog.search.asked import Asked, label_of
-from eventlog.search.file import SLOTS
+from eventlog.search.catch_up import damaged_in
+from eventlog.search.file import SLOTS, StrayRowError
 from eventlog.search.hit import SearchHit
 from eventlog.search.read import Beginning, Row, TextReader
 from eventlog.search.rows import name_of, second_of
@@ -173,15 +175,32 @@ class Results:
                 continue
             if asked.rolled_back is not None and asked.rolled_back == viewer.holds(row.first):
                 continue
-            begun = self._reader.beginning(viewer.streams, row.begun)
-            if sight.hides(begun.part, row.begun, row.first):
+            read = self._read(session, row, viewer)
+            if read is None or sight.hides(read[0].part, row.begun, row.first):
                 continue
-            time, text = self._reader.text(session, row, begun)
+            begun, time, text = read
             if not text or time < (asked.since or time) or (asked.until is not None and time >= asked.until):
                 continue
             self._seen.add(row.whole)
             if asked.ranked or self._is_newest(row, begun):
                 yield _Found(place, row, viewer, begun, time, text)
+
+    def _read(self, session: str, row: Row, viewer: Viewer) -> tuple[Beginning, int, str] | None:
+        """Return how the part of a row began, and when it said which text; None if damaged."""
+        try:
+            begun = self._reader.beginning(viewer.streams, row.begun)
+            return begun, *self._reader.text(session, row, begun)
+        except StrayRowError:
+            raise
+        except DamagedError:
+            self._reader.damaged.add(session)
+            return None
+
+    def damaged(self) -> tuple[str, ...]:
+        """Return the sessions that were asked of which something could not be read."""
+        streams = self._sights.streams
+        found = {*damaged_in(self._log, self._connection, self._asked.scope), *self._reader.damaged}
+        return tuple(sorted(name for name in found if streams is None or name in streams))
 
     # -- rows ----------------------------------------------------------------------------------
 
@@ -254,7 +273,8 @@ class Results:
             if viewer is not None:
                 row = Row(second_of(time) * SLOTS, stream, said, begun, first, start, chars - start, open=True)
                 rows.append(row)
-                texts.append(self._reader.text(session, row, self._reader.beginning(viewer.streams, begun))[1])
+                read = self._read(session, row, viewer)
+                texts.append("" if read is None else read[2])
         for row, found in zip(rows, matched(texts, asked.match) if texts else (), strict=True):
             if found:
                 yield row

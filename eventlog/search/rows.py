@@ -10,11 +10,14 @@ import msgspec
 from msgspec.structs import astuple
 
 from eventlog.events import UsageRecorded
+from eventlog.logger import logger
 from eventlog.search.file import SLOTS
 from eventlog.search.spacing import spaced
 from eventlog.values import Model, Tokens, Usage
 
 _LAST_SECOND = 1 << 40
+DAMAGED = "damaged:"
+"""Begins the facts of an index that name the sessions of which it lacks something."""
 _LARGEST = 1 << 40
 """Tokens of a call, at most."""
 
@@ -94,6 +97,13 @@ class Rows:
         return self.connection.execute(question, values).fetchone()
 
     # -- streams, labels, names ------------------------------------------------------------------
+
+    def note_damage(self, session: str | None) -> None:
+        """Note a session of which the index lacks something, or warn of an unknown one."""
+        if session is not None:
+            self.connection.execute("REPLACE INTO facts VALUES (?, 1)", (f"{DAMAGED}{session}",))
+        else:
+            logger().warning("damaged events are not searched; `eventlog verify` names them")
 
     def stream(self, session: str) -> tuple[int, int] | None:
         """Return the number of a session's stream and the label of its scope, if it is known."""

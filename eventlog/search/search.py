@@ -17,12 +17,12 @@ from sqlite3 import Connection
 from threading import TIMEOUT_MAX, RLock
 from typing import Any, TypeVar
 
-from eventlog.errors import CallError, EventlogError, LimitError, StorageError
+from eventlog.errors import CallError, DamagedError, EventlogError, LimitError, StorageError
 from eventlog.history.cursor import hit_place, hits_cursor, tags_at
 from eventlog.log.contract import Log
 from eventlog.models.catalogue import ModelCatalogue
 from eventlog.search.asked import Asked, asked_for
-from eventlog.search.catch_up import Follower, index_of, reached_in
+from eventlog.search.catch_up import Follower, damaged_in, index_of, reached_in
 from eventlog.search.file import IndexFile, end_transaction, is_damage, sqlite_errors
 from eventlog.search.hit import SearchPage
 from eventlog.search.results import Results
@@ -57,9 +57,10 @@ class Searcher:
         place = None if cursor is None else hit_place(cursor, self._log, asked.fields)
 
         def page(reader: Connection, behind: int) -> SearchPage:
-            hits, last = Results(self._log, reader, asked, place).hits(limit)
+            results = Results(self._log, reader, asked, place)
+            hits, last = results.hits(limit)
             following = None if last is None else hits_cursor(self._log, asked.fields, last)
-            return SearchPage(tuple(hits), following, behind)
+            return SearchPage(tuple(hits), following, behind, results.damaged())
 
         return self._answer(page, wait, asked)
 
@@ -81,7 +82,7 @@ class Searcher:
 
         def days(reader: Connection, behind: int) -> UsageByDay:
             found = usage_by_day(self._log, reader, models, since=since, until=until, scope=scope, model=model)
-            return UsageByDay(found, behind)
+            return UsageByDay(found, behind, tuple(damaged_in(self._log, reader, scope)))
 
         return self._answer(days, wait, None)
 
@@ -189,6 +190,8 @@ class Searcher:
                 for partition, (position, tag) in enumerate(reached)
             )
         except Exception as error:
+            if isinstance(error, DamagedError):  # the commit; what the log has there is not known
+                return True
             if not is_damage(error):
                 raise
             return False

@@ -63,6 +63,8 @@ class UsageByDay(msgspec.Struct, frozen=True):
     days: tuple[DayUsage, ...]
     behind: int = 0
     """Committed events that the index had not yet taken in when the wait ended."""
+    damaged: tuple[str, ...] = ()
+    """Sessions whose damaged events are in no sum."""
 
 
 def usage_by_day(

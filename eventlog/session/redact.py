@@ -1,6 +1,7 @@
 """Redact a part in the session that made it, and search for its text elsewhere.
 
-A title that quotes the part goes with it: an importer's, of the first prompt, and any other.
+A title that quotes the part goes with it: an importer's, of the first prompt, and any other; that
+of a fork; and that of a sub-session, which quotes the input of the call.
 All forks of that session see the redaction: every view of every version shows a marker instead of
 the part. The bytes stay until `Store.scrub` (`maintenance/scrub.py`). The search looks for the
 whole texts and for their longer lines; it does not find a summary in other words.
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
@@ -21,9 +23,11 @@ from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import contents, part_of
 from eventlog.errors import DataError, ErasedError, NotFoundError
 from eventlog.history.ancestry import stream_spans
-from eventlog.history.catalog import entry_of
-from eventlog.history.relatives import heirs_of, recorders_of
-from eventlog.values import Body, Text
+from eventlog.history.catalog import TITLES, entry_of
+from eventlog.history.relatives import heirs_of, recorders_of, subsessions_of
+from eventlog.state.facts import versions_of
+from eventlog.validation import json_value
+from eventlog.values import Body, Subtask, Text
 
 if TYPE_CHECKING:
     from eventlog.session.executor import Executor
@@ -71,6 +75,7 @@ def redact(
         if not state.has_part(part):
             raise NotFoundError("part", part, session=session.id)
     owner = _owner(session, part)
+    _redact_titles(session, registry, owner, part)
     recorded = [name for name in recorders_of(registry.log, owner, session.id) if _record(registry, name, part, reason)]
     occurrences = tuple(_occurrences(registry, owner, part)) if search else ()
     return RedactionResult(part, recorded[0] if recorded else session.id, occurrences)
@@ -90,21 +95,67 @@ def _record(registry: SessionRegistry, session: str, part: str, reason: str) -> 
         with executor.reader.deciding() as state:
             if not state.has_part(part):
                 return False
-        title, text = executor.reader.info.title.removesuffix("…"), _beginning(registry, executor, part).lstrip()
-        is_quoted = bool(title) and (text.startswith(title) or (len(title) >= SHORTEST and title in text))
-        executor.command([ev.PartRedacted(part, reason), *([ev.SessionRenamed("")] if is_quoted else ())])
+        executor.command([ev.PartRedacted(part, reason)])
         executor.host.kept.forget(session)
     except ErasedError:
         return False
     return True
 
 
-def _beginning(registry: SessionRegistry, executor: Executor, part: str) -> str:
-    """The text that a part began with, "" if it streamed or is none."""
-    begun = executor.reader.find(part)
-    (found,) = executor.reader.events(begun - 1, begun)
-    kind = found.event.kind if isinstance(found.event, ev.PartStarted) else None
-    return _readable(registry, executor.id, kind.text) if isinstance(kind, Text) else ""
+def _redact_titles(session: Executor, registry: SessionRegistry, owner: str, part: str) -> None:
+    """Redact the titles that quote the part: of the session, its forks and their sub-sessions."""
+    said, asked = _quotable(session, registry, part)
+    family = [owner, *heirs_of(registry.log, owner)]
+    for name in family if said else ():
+        _redact_title(registry, name, said)
+    for name in family if asked else ():
+        for head in subsessions_of(registry.log, name):
+            _redact_title(registry, head.session, asked)
+
+
+def _redact_title(registry: SessionRegistry, session: str, said: list[str]) -> None:
+    """Redact a session's titles if the newest or the first one quotes a text."""
+    head = registry.log.head(session)
+    if head is None or entry_of(head).erased or is_encrypted(head.entry):
+        return
+    (first,) = registry.get(session).reader.events(head.base, head.base + 1)
+    newest, begun = entry_of(head).title, getattr(first.event, "title", "")
+    kept = "" if _quotes(newest, said) else newest
+    if kept != newest or (TITLES not in entry_of(head).redacted and _quotes(begun, said)):
+        with suppress(ErasedError):  # meanwhile
+            registry.get(session).command([ev.SessionRenamed(kept, TITLES)])
+
+
+def _quotes(title: str, said: list[str]) -> bool:
+    """Whether a title begins a text, is a longer piece of one, or has a remark behind one."""
+    title = title.removesuffix("…")
+    return bool(title) and any(
+        text.startswith(title) or (len(title) >= SHORTEST and title in text) or title.startswith(f"{text} (")
+        for text in said
+    )
+
+
+def _quotable(session: Executor, registry: SessionRegistry, part: str) -> tuple[list[str], list[str]]:
+    """The texts that titles may quote of a part, and those that a sub-session's may."""
+    with session.reader.deciding() as state:
+        ran = versions_of(state.parts[part].changes, "running") if part in state.parts else ()
+    found = (next(session.reader.events(at - 1, at)).event for at in (session.reader.find(part), *ran))
+    said: list[str] = []
+    asked: list[str] = []
+    for event in found:
+        match event:
+            case ev.PartStarted(kind=Text(text=text)):
+                said.append(_readable(registry, session.id, text).lstrip())
+            case ev.PartStarted(kind=Subtask(prompt=prompt, description=description)):
+                asked += [_readable(registry, session.id, prompt), description]
+            case ev.ToolRunning(input=given):
+                with suppress(ValueError):  # damaged, or scrubbed
+                    arguments = json_value(_readable(registry, session.id, given))
+                    values = cast("dict[str, object]", arguments).values() if isinstance(arguments, dict) else ()
+                    asked += (value.lstrip() for value in values if isinstance(value, str))
+            case _:
+                pass
+    return [text for text in said if text], [text for text in asked if text]
 
 
 def _occurrences(registry: SessionRegistry, owner: str, part: str) -> Iterator[Occurrence]:

@@ -92,11 +92,12 @@ def _sum(totals: UsageTotals) -> str:
 
 def _session_rows(stats: SessionStats, view: ModelView) -> list[tuple[str, object]]:
     parts = ", ".join(f"{count:,} {kind}" for kind, count in stats.parts.items())
+    inherited = ", inherited ones included" if stats.inherited else ""
     return [
         ("version", stats.version),
         ("events", f"{stats.events:,} own, {stats.inherited:,} inherited, {stats.hidden:,} hidden"),
         ("deltas", f"{stats.deltas:,} of {counted(stats.delta_characters, 'character')}"),
-        ("messages", f"{stats.user_messages:,} user, {stats.assistant_messages:,} assistant"),
+        ("messages", f"{stats.user_messages:,} user, {stats.assistant_messages:,} assistant{inherited}"),
         ("parts", parts or "none"),
         ("view", f"{counted(len(view.messages), 'message')}, {counted(view.tokens, 'token')}"),
     ]

@@ -108,13 +108,15 @@ def write_sqlite(sessions: Iterable[Session], path: Path, *, inherited: bool) ->
 
 def _write(connection: sqlite3.Connection, session: Session, base: int) -> None:
     name, version = session.id, session.version
-    _insert(connection, "sessions", _session(session))
+    messages = 0
     for message in own_messages(session, base):
+        messages += not message.removed
         _insert(connection, "messages", _message(name, message))
         for place, part in enumerate(message.parts, 1):
             _insert(connection, "parts", _part(name, message.id, place, part))
             if part.kind == "tool":
                 _insert(connection, "calls", _call(name, message.id, part))
+    _insert(connection, "sessions", _session(session, messages))
     effective = session.reader.effective_ranges(version)
     redacted = {part for head, _ in forked_from(session.store.log, name) for part in entry_of(head).redacted}
     for recorded in session.events(base, version):
@@ -137,13 +139,13 @@ def _insert(connection: sqlite3.Connection, table: str, row: tuple[Any, ...]) ->
     connection.execute(f"INSERT INTO {table} VALUES ({places})", clean)  # noqa: S608  # no caller's text
 
 
-def _session(session: Session) -> tuple[Any, ...]:
+def _session(session: Session, messages: int) -> tuple[Any, ...]:
     info = session.info
     origin, name = info.origin, info.name
     sums = own_total(session) if info.unpriced else UsageTotals()
     return (
         info.id, info.title, info.scope, info.directory, info.agent, info.parent, info.fork_of, info.forked_at,
-        _time(info.created), _time(info.updated), info.version, info.messages, info.calls, info.tokens,
+        _time(info.created), _time(info.updated), info.version, messages, info.calls, info.tokens,
         None if info.spent is None else str(info.spent), info.unpriced,
         str(sums.estimate) if sums.estimated else None, info.archived,
         None if origin is None else origin.format, None if origin is None else origin.foreign_id,

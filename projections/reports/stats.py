@@ -47,6 +47,7 @@ class SessionStats(msgspec.Struct):
     deltas: int
     delta_characters: int
     user_messages: int
+    """Those that a fork inherited included, as in `assistant_messages`."""
     assistant_messages: int
     parts: dict[str, int]
     """Parts by kind."""
@@ -109,6 +110,16 @@ class _Tally:
             setattr(tool, before, getattr(tool, before) - 1)
             setattr(tool, state, getattr(tool, state) + 1)
             self._calls[part] = (tool, state)
+
+
+def own_message_count(session: Session) -> int:
+    """Return the number of a session's messages without those that a fork inherited."""
+    version = session.version
+    ranges, tally = session.reader.effective_ranges(version), _Tally()
+    for span in session.reader.spans(version - session.info.events, version):
+        if not isinstance(span.item, DeltaRun) and covers(ranges, span.first):
+            tally.count(span.item)
+    return len(tally.roles)
 
 
 def session_stats(session: Session) -> SessionStats:

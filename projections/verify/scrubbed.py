@@ -3,8 +3,9 @@
 A scrub removes content from an append and keeps its hash. The append cannot be hashed again, so a
 forger could pass off any change as a scrub. Therefore a redaction of one of its parts must be
 recorded, in its session or in an ancestor, and nothing of that part may be left. The redaction
-itself is in a hash tree. Or the append has a freed value, and its stream has a later one of the
-same key, or dropped it. `eventlog/integrity/scrub_ledger.py` covers what else the append says.
+itself is in a hash tree. Or the append gave a title that a later event of its session redacts. Or
+it has a freed value, and its stream has a later one of the same key, or dropped it.
+`eventlog/integrity/scrub_ledger.py` covers what else the append says.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted
-from eventlog.codec.redaction import NO_DIGEST, blank, blank_all, is_freed, part_of
+from eventlog.codec.redaction import NO_DIGEST, TITLED, blank, blank_all, is_freed, part_of
 from eventlog.events import (
     CompactionStarted,
     PartRedacted,
@@ -26,6 +27,7 @@ from eventlog.events import (
 )
 from eventlog.history.ancestry import forked_from, stream_spans
 from eventlog.history.catalog import entry_of
+from eventlog.history.forgotten import titles_redacted
 from eventlog.history.ranges import Range, clipped, covers, merged
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
     """
     hidden: tuple[set[str], tuple[Range, ...]] | None = None
     newest: dict[str, int] | None = None
+    commits = list(commits)
+    titled = titles_redacted(store.log, session) if commits else 0
     for commit in commits:
         if is_encrypted(commit.payload):
             continue  # without the key its parts are not known
@@ -54,11 +58,18 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
             newest = _newest_changes(store, session)
         if newest is not None and any(newest.get(key, 0) > version for version, key in freed):
             continue
+        if any(span.first < titled and _is_untitled(span) for span in spans):
+            continue
         if hidden is None:
             hidden = _hidden(store, session)
         if not _explained(spans, *hidden):
             return commit
     return None
+
+
+def _is_untitled(span: Span) -> bool:
+    """Return whether an item has no title, and could give one."""
+    return isinstance(span.item, TITLED) and not span.item.title
 
 
 def _newest_changes(store: Store, session: str) -> dict[str, int]:

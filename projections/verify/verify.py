@@ -7,7 +7,8 @@
 * `deep`: replay equals live, and every checkpoint equals a replay.
 
 Nothing is written. What cannot be read is reported with its session and version, and the check goes
-on with everything else.
+on with everything else. Of a stream whose key is not there the hashes are checked, the content is
+not: a key that was destroyed is no fault.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from eventlog.codec.payload import is_encrypted, is_foreign
-from eventlog.errors import DataError, EventlogError, NotFoundError
+from eventlog.errors import DataError, EventlogError, NotFoundError, RetryError
 from eventlog.history.ancestry import ancestry
 from eventlog.history.catalog import as_said, entry_of, is_session
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
@@ -50,7 +51,7 @@ class SessionReport(msgspec.Struct):
     """Distinct bodies that these events refer to, read and compared with their hash."""
     problems: list[Problem] = msgspec.field(default_factory=list[Problem])
     locked: bool = False
-    """Whether the session is encrypted and its key is missing: only its hashes were checked.
+    """Whether it is encrypted and its key is not there: only its hashes were checked.
 
     False if its head was changed, because then the right key is not known.
     """
@@ -79,8 +80,13 @@ class StoreReport(msgspec.Struct):
 
     @property
     def sound(self) -> bool:
-        """Return whether no fault was found."""
+        """Return whether no fault was found in what could be checked; see `locked`."""
         return not self.problems and all(report.sound for report in self.sessions)
+
+    @property
+    def locked(self) -> int:
+        """Return the number of streams whose content was not checked: their keys are not there."""
+        return sum(report.locked for report in self.sessions)
 
 
 def verify(
@@ -135,15 +141,15 @@ def _session(
         return report
     report.is_session = is_session(head)
     _try(report, partial(_tree, store, head, report, against))
-    if is_foreign(head):
-        report.version = report.events = head.version
-        return report
     if session_head(head).erased:  # a tombstone; only events that a fork inherits are left
         report.version, report.erased = head.version, True
         _add(report, _try(report, partial(tombstone_fault, store, head)))
         return report
     if is_encrypted(head.entry):
         report.version, report.locked = head.version, changed_head is None
+        return report
+    if is_foreign(head):
+        report.version = report.events = head.version
         return report
     if head.gone:
         report.problems.append(Problem("the events are gone, and the session was not erased", 1))
@@ -170,6 +176,8 @@ def _try(report: SessionReport, check: Callable[[], S]) -> S | None:
     """Run a check; report an error of it once, and return None then."""
     try:
         return check()
+    except RetryError:  # says nothing of what is stored: a key service or a server is away
+        raise
     except DataError as error:
         problem = Problem(error.message, error.version)
     except EventlogError as error:

@@ -22,11 +22,11 @@ from typing import TypeAlias, cast
 from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
 from eventlog.codec.decoded import Recorded
-from eventlog.codec.redaction import blank, bodies_of
+from eventlog.codec.redaction import blank, bodies_of, untitled
 from eventlog.errors import AlreadyExistsError, ArgumentValueError, CallError, ConflictError, NotFoundError
 from eventlog.errors.base import brief
 from eventlog.history.ancestry import forked_from
-from eventlog.history.catalog import SessionInfo, entry_of
+from eventlog.history.catalog import TITLES, SessionInfo, entry_of
 from eventlog.importers.common.candidate import BEGINNING, Candidate, Comparable, Place, repeated, subject_of
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.session.session import Session
@@ -99,8 +99,11 @@ class Target:
         self._redacted = frozenset(part for head in heads for part in entry_of(head).redacted)
 
     def _shown(self, event: ev.Event) -> ev.Event:
-        """Return the event without the content of redacted parts."""
-        return cast("ev.Event", blank(event, self._redacted, digests=True)) if self._redacted else event
+        """Return the event without the content of redacted parts, and without a redacted title."""
+        if not self._redacted:
+            return event
+        shown = untitled(event) if TITLES in self._redacted else event
+        return cast("ev.Event", blank(shown, self._redacted, digests=True))
 
     def require_scope(self, scope: str | None) -> None:
         """Raise `ArgumentValueError` if a stored session that is compared has another scope."""
@@ -189,6 +192,9 @@ class Target:
         if best is None or best.common == 0:
             if not isinstance(new, (ev.SessionStarted, ev.SessionForked)):
                 raise CallError("a session that does not begin with its first event")
+            above = self.store.log.head(new.parent) if isinstance(new, ev.SessionForked) else None
+            if above is not None and TITLES in entry_of(above).redacted:
+                new = cast("ev.SessionForked", untitled(new))
             begin_free(self.store, new, self.free, time)  # a parent may come with a later file
             self.chosen = self._candidate(self.free)
             self.report.events += 1

@@ -33,7 +33,8 @@ def verify(context: Context, session: str | None, *, deep: bool, against: str | 
     """Check that every event is readable and as it was committed.
 
     Without SESSION the whole store is checked, data that belongs to no session included. With
-    --against the history up to the saved head must be unchanged. Exit code 1 if there is a fault.
+    --against the history up to the saved head must be unchanged. Exit code 1 if there is a fault; a
+    key that is not there is none: the last line says whose content was not checked.
     """
     from eventlog.errors import DamagedError
     from projections.verify import verify as verifying
@@ -55,9 +56,8 @@ def verify(context: Context, session: str | None, *, deep: bool, against: str | 
     reports = [_session_report(each) for each in report.sessions]
     code = Exit.OK if report.sound else Exit.FAULTS
     with output.verdict(code):
-        output.answer(
-            {"sound": report.sound, "store": report.problems, "sessions": reports}, *_lines(report), json=json
-        )
+        document = {"sound": report.sound, "locked": report.locked, "store": report.problems, "sessions": reports}
+        output.answer(document, *_lines(report), json=json)
     return code
 
 
@@ -96,7 +96,11 @@ def _lines(report: StoreReport) -> list[str]:
     faulty = sum(not each.sound for each in sessions)
     events, bodies = sum(each.events for each in sessions), sum(each.bodies for each in sessions)
     faults = f"{faulty} with faults" if faulty else f"{counted(len(report.problems), 'fault')} of the store"
-    verdict = "all sound" if report.sound else faults
+    verdict = faults if not report.sound else "no fault" if report.locked else "all sound"
+    if report.locked:
+        kinds = {each.is_session for each in sessions if each.locked}
+        noun = "session" if kinds == {True} else "stream"
+        verdict += f"; content of {counted(report.locked, noun)} not checked: no key"
     erased = sum(each.is_session and each.erased for each in sessions)
     own = sum(each.is_session for each in sessions) - erased
     others = sum(not each.is_session for each in sessions)

@@ -13,7 +13,7 @@ from projections.cli.screen import draw, is_terminal
 from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.store_option import reading
 from projections.cli.words import command, flag, integer
-from projections.reports.wording import counted, moment
+from projections.reports.wording import DAMAGE_ADVICE, counted, moment
 
 if TYPE_CHECKING:
     from eventlog import SearchHit, Store
@@ -63,7 +63,7 @@ def search(
         **options,
     )
     if json:
-        output.document({"hits": list(map(output.fields, page.hits)), "next": page.next})
+        output.document({"hits": list(map(output.fields, page.hits)), "next": page.next, "damaged": page.damaged})
         return
     short = ShortIds(head.session for head in store.log.heads()) if is_terminal() else None
     for hit in page.hits:
@@ -71,6 +71,8 @@ def search(
             _print(hit, hit.session, moment(hit.time))
         else:
             _print(hit, short.of(hit.session), times.minute(hit.time))
+    for name in page.damaged:
+        output.note(f"session {name}: what is damaged is not searched; {DAMAGE_ADVICE}")
     if not page.hits:
         phrases = "; several words in quotes are a phrase" if any(" " in word for word in words) else ""
         output.note(f"nothing was found{phrases}" if cursor is None else "no more hits")

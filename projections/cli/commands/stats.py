@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +18,7 @@ from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.store_option import Context, reading, store_path
 from projections.cli.tables import print_session_stats
 from projections.cli.words import OPTIONAL_SESSION, command
-from projections.reports.wording import counted
+from projections.reports.wording import DAMAGE_ADVICE, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,7 +36,9 @@ def stats(context: Context, session: str | None, by: _By | None, *, json: bool) 
     """Count what a session or the store holds, and what it cost.
 
     Of the store it also lists the sessions that cost most, and those with most tokens. A call
-    without a recorded cost is estimated by list prices, where the catalogue knows its model.
+    without a recorded cost is estimated by list prices, where the catalogue knows its model. The
+    messages of a session are those of its view, of a fork the inherited ones, too; the store has
+    each message once.
     """
     if by is not None and session is not None:
         raise UsageError("--by is for the store: leave the session out")
@@ -43,7 +46,10 @@ def stats(context: Context, session: str | None, by: _By | None, *, json: bool) 
         if by is not None:
             from projections.reports.usage_days import sums_by
 
-            sums = sums_by(store.usage_by_day(wait=None).days, by)
+            found = store.usage_by_day(wait=None)
+            sums = sums_by(found.days, by)
+            for name in found.damaged:
+                output.note(f"session {name}: what is damaged is in no sum; {DAMAGE_ADVICE}")
             if json:
                 output.document({f"{by}s": sums})
             else:
@@ -75,7 +81,7 @@ def _store_stats(store: Store, path: Path | str) -> dict[str, Any]:
         "forks": sum(info.fork_of is not None for info in sessions),
         "subsessions": sum(info.parent is not None for info in sessions),
         "events": sum(info.events for info in sessions),
-        "messages": sum(info.messages for info in sessions),
+        "messages": sum(_messages(store, info) for info in sessions),
         "bytes": bytes_on_disk(Path(path)) if server is None else server.bytes_stored(),
         "tokens": sum(info.tokens for info in sessions),
         "locked": sum(info.locked for info in sessions),
@@ -87,6 +93,17 @@ def _store_stats(store: Store, path: Path | str) -> dict[str, Any]:
 
 _TOP = 5
 """Sessions that are listed by what they cost, and by tokens."""
+
+
+def _messages(store: Store, info: SessionInfo) -> int:
+    """Return the number of a session's messages without inherited ones, if it can be read."""
+    from eventlog.errors import DataError, NotFoundError
+    from projections.reports.stats import own_message_count
+
+    if info.fork_of is not None and not info.locked:
+        with suppress(DataError, NotFoundError):  # damaged, erased, or its key gone, meanwhile
+            return own_message_count(store.session(info.id))
+    return info.messages
 
 
 def _spent(store: Store, info: SessionInfo) -> UsageTotals:

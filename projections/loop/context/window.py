@@ -350,7 +350,7 @@ class ContextWindow:
         """Prune now, however full the window is, if enough is freed; return the step.
 
         `inside` prunes as inside a loop; `policy` names a planner, by default the policy's. The
-        same `request_id` gives the step of the first call that freed enough.
+        same `request_id` gives the step of the first call that freed enough; None is not recorded.
         """
         return prune(self.session, self.state, request_id, inside=inside, planner=policy)
 

@@ -149,7 +149,7 @@ def test_destroying_a_key_erases_every_copy(tmp_path: Path) -> None:
                     use()
                 assert caught.value.session == "p"
             report = verify(store, against=old, deep=True)
-            assert report.sound
+            assert (report.sound, report.locked) == (True, 1)
             assert [(one.session, one.locked) for one in report.sessions] == [("p", True), ("q", False)]
             assert [(info.id, info.title, info.locked) for info in store.sessions()] == [
                 ("p", "", True),
@@ -158,6 +158,26 @@ def test_destroying_a_key_erases_every_copy(tmp_path: Path) -> None:
             assert {recorded.session for recorded in store.subscribe(timeout=0)} == {"q"}
             assert prove(store, store.session("p"), 2, old)["version"] == 2
             assert rendered(store.session("q"))
+
+
+def test_a_key_service_that_is_away_is_no_fault_of_the_store(tmp_path: Path) -> None:
+    """Verification ends with the provider's error, and reports no fault."""
+    service, away = Service(), False
+
+    def keys(verb: str, name: str) -> bytes | None:
+        if away:
+            raise OSError
+        return service(verb, name)
+
+    with eventlog.open(tmp_path / "s", keys=service) as store:
+        confess(store)
+    with eventlog.open(tmp_path / "s", keys=keys, read_only=True) as store:
+        away = True
+        for session in ("p", None):
+            with pytest.raises(KeyProviderError):
+                verify(store, session=session)
+        away = False
+        assert (verify(store).sound, verify(store).locked) == (True, 0)
 
 
 def test_a_session_whose_key_is_gone_stops_nobody(tmp_path: Path) -> None:

@@ -339,6 +339,9 @@ def test_the_streams_of_a_recorder_are_encrypted_too(tmp_path: Path) -> None:
     with pytest.raises(PersistenceError, match="key is not there"):
         factory.application_recorder().select_events(name)
     factory.close()
+    with eventlog.open(tmp_path / "s", read_only=True) as store:
+        report = verify(store)
+        assert (report.sound, report.locked, sum(one.events for one in report.sessions)) == (True, 1, 0)
     with eventlog.open(tmp_path / "s", keys=tmp_path / "keys") as store:
         assert verify(store).sound
         assert list(store.sessions()) == []

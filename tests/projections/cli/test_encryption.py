@@ -61,8 +61,13 @@ def test_without_the_key_file_it_says_what_to_name(cli: Cli, stream: Path, keys:
     head = tmp_path / "head.json"
     head.write_text(cli("head", "--json").out)
     report = cli("verify", "--against", head, "--json")
-    assert (report.code, report.json["sessions"][0]["locked"]) == (0, True)
-    assert "no content was read" in cli("verify").out
+    valid("verify", report.json)
+    assert (report.code, report.json["locked"], report.json["sessions"][0]["locked"]) == (0, 1, True)
+    said = cli("verify").out
+    assert "no content was read" in said
+    assert said.endswith("read: no fault; content of 1 session not checked: no key\n")
+    assert cli("--key-file", keys, "verify").out.endswith("read: all sound\n")
+    assert cli("--key-file", keys, "verify", "--json").json["locked"] == 0
     assert cli("prove", listed["id"], "--version", "2", "--json").json["version"] == 2
     assert cli("backup", tmp_path / "b").code == 0
     for command in (

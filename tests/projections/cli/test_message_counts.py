@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import eventlog
@@ -34,3 +36,25 @@ def test_each_count_is_one_number(cli: Cli, tmp_path: Path) -> None:
         assert [each["messages"] for each in listed if each["id"] == name] == [headed[name]]
         assert stats["view"]["messages"] == len(cli("view", name, "--json").json["messages"]) == of_the_view
         assert re.search(rf"^{of_the_view} messages? of the view", cli("view", name).out, re.MULTILINE)
+
+
+def test_a_total_counts_each_message_once(cli: Cli, tmp_path: Path) -> None:
+    """Inherited messages count in the numbers of a fork, and in no total again."""
+    with eventlog.open(tmp_path / "store", keys=True) as store:
+        session = store.create_session(id="talk")
+        first, second = session.user("one"), session.user("two")
+        fork = session.fork(id="fork")
+        fork.remove_message(first)
+        fork.rollback(before=fork.user("hidden"))
+        fork.user("three")
+        fork.remove_message(fork.user("gone"))
+        fork.fork(id="again").user("four")
+        session.rollback(before=second)
+        assert {info.id: info.messages for info in store.sessions()} == {"talk": 1, "fork": 2, "again": 3}
+    keys = ("--key-file", tmp_path / "store.keys")
+    assert cli(*keys, "stats", "--json").json["store"]["messages"] == 3
+    assert "3 user, 0 assistant, inherited ones included" in cli(*keys, "stats", "again").out
+    assert cli(*keys, "export", "--format", "sqlite", "--output", tmp_path / "all.db").code == 0
+    with closing(sqlite3.connect(tmp_path / "all.db")) as connection:
+        assert connection.execute("SELECT sum(messages) FROM sessions").fetchone() == (3,)
+    assert cli("stats", "--json").json["store"]["messages"] == 6, "without keys nobody knows what was inherited"

@@ -67,6 +67,7 @@ def test_all_sessions(store: Store, tmp_path: Path) -> None:
     assert asked(path, "SELECT session, id FROM messages ORDER BY version") == [
         ("talk", "q"), ("talk", "a"), ("talk", "s"), ("fork", "f"),
     ]  # fmt: skip
+    assert asked(path, "SELECT id, messages FROM sessions ORDER BY id") == [("fork", 1), ("talk", 3)]
     assert asked(path, "SELECT text FROM parts WHERE id = 't'") == [("Because of the moon.",)]
     assert asked(path, "SELECT tool, status, error FROM calls ORDER BY part") == [
         ("rm", "failed", "refused"), ("cat", "completed", ""),
@@ -103,6 +104,7 @@ def test_one_session_has_what_it_inherited(store: Store, tmp_path: Path) -> None
     session = store.session("fork")
     write_sqlite([session], path, inherited=True)
     assert [row[0] for row in asked(path, "SELECT id FROM messages ORDER BY version")] == ["q", "a", "s", "f"]
+    assert asked(path, "SELECT messages FROM sessions") == [(session.info.messages,)] == [(4,)]
     assert asked(path, "SELECT DISTINCT session FROM events") == [("fork",)]
     assert asked(path, "SELECT count(*) FROM events") == [(session.version,)]
 

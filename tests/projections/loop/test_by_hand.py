@@ -181,3 +181,18 @@ def test_a_compaction_that_was_only_asked_for_is_carried_out_by_the_same_request
     session.rollback(before)
     result = window_of(session).compact(request_id="r2")
     assert (result.part, result.reason) == (asked, "rolled back")
+
+
+def test_a_prune_that_finds_nothing_is_not_remembered() -> None:
+    """A request that gave None records nothing, and prunes when it is sent again behind more."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        talk(session, 1)
+        version = session.version
+        assert window_of(session).prune(request_id="r") is None
+        assert session.version == version
+        called(session)
+        step = window_of(session).prune(request_id="r")
+        assert step is not None
+        called(session, 1)
+        assert window_of(session).prune(request_id="r") == step

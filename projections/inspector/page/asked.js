@@ -19,6 +19,9 @@ export function Asked({ id, seen, answered }) {
 /** A word of a command line: quoted unless it needs no quotes. */
 const word = (text) => (/^[\w.:~/-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
+/** Act on a click, but not on the second one of a double click: another button may be there by then. */
+const once = (act) => (event) => event.detail < 2 && act();
+
 function Waiting({ id, call, answers, answered }) {
   const [who, setWho] = useState(localStorage.getItem("by") || "");
   const [reason, setReason] = useState("");
@@ -49,8 +52,8 @@ function Waiting({ id, call, answers, answered }) {
         ? html`<div class="answer">
             <label>who answers <input ref=${name} value=${who} onInput=${(event) => setWho(event.target.value)} /></label>
             <label>reason of a denial <input value=${reason} onInput=${(event) => setReason(event.target.value)} /></label>
-            ${edited !== null && html`<textarea aria-label="Arguments, as JSON" dir="ltr" rows="6" value=${edited} onInput=${(event) => setEdited(event.target.value)}></textarea>`}
-            <p><button disabled=${busy} onClick=${() => say(edited === null ? "allow" : "edit")}>${edited === null ? "Allow" : "Allow with these arguments"}</button> <button disabled=${busy} onClick=${() => say("deny")}>Deny</button> <button onClick=${() => setEdited(edited === null ? call.arguments : null)}>${edited === null ? "Change the arguments" : "Leave the arguments"}</button></p>
+            ${edited !== null && html`<label for=${`edit-${call.part}`}>allowed with these arguments, as JSON</label><textarea id=${`edit-${call.part}`} dir="ltr" rows="6" value=${edited} onInput=${(event) => setEdited(event.target.value)}></textarea>`}
+            <p><button disabled=${busy} onClick=${once(() => say(edited === null ? "allow" : "edit"))}>Allow</button> <button disabled=${busy} onClick=${once(() => say("deny"))}>Deny</button> <button onClick=${once(() => setEdited(edited === null ? call.arguments : null))}>${edited === null ? "Change the arguments" : "Leave the arguments"}</button></p>
           </div>`
         : html`<p class="dim small">Answer in a terminal; a loop then goes on with the session:</p>
             ${["--allow", "--deny --reason WHY"].map((how) => html`<p class="command"><code dir="ltr">${command(how)}</code> <${Copy} text=${command(how)} what="the command" /></p>`)}`}

@@ -89,7 +89,7 @@ def run_compaction(
         prompt_digest=run.prompt_digest,
     )
     with session.assistant(
-        model,
+        None if run.is_offline else model,
         reply_to=step.message,
         agent="compaction",
         mode="compaction",

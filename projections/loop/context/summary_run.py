@@ -95,6 +95,8 @@ class SummaryRun:
         self._count = now.count
         self._largest = now.largest
         self._summarizer, self._home = summarizer, HOME.get()
+        self.is_offline: bool = unwrap(summarizer) is summarize_offline
+        """Whether no model is called."""
         self._previous = selection.previous
         prompt = None if hooks.prompt is None else hooks.prompt(TEMPLATE)
         self._wants_sections = policy.require_sections and prompt is None
@@ -107,7 +109,7 @@ class SummaryRun:
             kept=[state.messages[name] for name in selection.kept],
             model=model,
             options=now.options,
-            max_input=None if unwrap(summarizer) is summarize_offline else now.usable,
+            max_input=None if self.is_offline else now.usable,
             todos=state.todos,
             context=context,
             prompt=prompt,

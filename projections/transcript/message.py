@@ -56,11 +56,13 @@ class TranscriptPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     arguments_pruned: bool = False
     attachments: tuple[str, ...] = ()
     """The files of a result, each by type and name."""
+    interrupted: bool = False
+    """Whether a call has failed because it was interrupted."""
 
     @property
     def marks(self) -> list[str]:
         """Return the marks that are set."""
-        names = ("synthetic", "ignored", "removed", "redacted", "pruned", "arguments_pruned", "open")
+        names = ("synthetic", "ignored", "removed", "redacted", "pruned", "arguments_pruned", "interrupted", "open")
         return [name.replace("_", " ") for name in names if getattr(self, name)]
 
 
@@ -243,6 +245,7 @@ def _tool(part: ToolPart, lacking: _Lacking, _resolve: Resolver) -> TranscriptPa
         open=status in {"pending", "asked", "allowed", "running"},
         arguments_pruned=part.arguments_pruned,
         attachments=tuple(file_name(file.mime, file.filename) for file in part.attachments),
+        interrupted=part.interrupted,
     )
 
 

@@ -17,7 +17,7 @@ from eventlog.session.session import Session
 from projections.transcript.row_block import RowBlock
 from projections.transcript.stretch import Ranges
 
-KIND = "rows 2"
+KIND = "rows 3"
 """Kind of checkpoint; the number changes when the same events give other rows."""
 
 

@@ -32,9 +32,9 @@ from tests.support.engines import ENGINES, Engine
 from tests.support.sample_sessions import read_by
 from tests.support.verifying import report_of
 
-ROWS = b"checkpoint\0rows 2\0"
+ROWS = b"checkpoint\0rows 3\0"
 SECRET = "the name is Rumpelstiltskin"
-GOLDEN = Path(__file__).parents[2] / "golden" / "rows-2.msgpack"
+GOLDEN = Path(__file__).parents[2] / "golden" / "rows-3.msgpack"
 
 
 @pytest.fixture(autouse=True)
@@ -399,6 +399,7 @@ def golden_block() -> RowBlock:
                     pruned=True,
                     arguments_pruned=True,
                     attachments=("image/png: a.png",),
+                    interrupted=True,
                 ),
             ),
             2_500,
@@ -427,4 +428,4 @@ def test_the_bytes_of_rows_stay_what_they_are() -> None:
     data = GOLDEN.read_bytes()
     assert RowBlock.decode(data) == golden_block()
     assert golden_block().encode() == data
-    assert KIND == "rows 2"
+    assert KIND == "rows 3"

@@ -6,7 +6,6 @@ import { jumpWords } from "./versions.js";
 const SPEEDS = [0.5, 1, 2, 4, 8, 16, 64];
 const PAUSE = 1500;
 const KEPT = 60;
-const OFTEN = 300; // a text that streams is rendered as far as it came, this often
 
 export function Replay({ id, info, query }) {
   const newest = info?.version || 1;
@@ -68,7 +67,6 @@ class Player {
   }
   pause() {
     this.playing = false;
-    for (const found of this.parts?.values() ?? []) if (found.grown) this.render(found, found.grown);
     clearTimeout(this.timer);
     this.toggled(false);
   }
@@ -139,7 +137,7 @@ class Player {
     this.stage.append(box);
     while (this.stage.childElementCount > KEPT) this.stage.firstElementChild.remove();
   }
-  /** A text that came as a whole is Markdown at once; one that streams is rendered now and then, and when it ends. */
+  /** A text that came as a whole is Markdown at once; one that streams is once it ends. */
   part(scene) {
     if (!this.messages.has(scene.message)) this.begin(scene.message, "assistant", "Assistant");
     const text = element("span", "stream", scene.text || "");
@@ -149,44 +147,19 @@ class Player {
     if (scene.kind === "reasoning") box.append(element("span", "dim small", "thinking "));
     const prose = element("div", "prose");
     box.append(prose, text);
-    const found = { part: scene.part, box, text, prose };
+    const found = { box, text, prose };
     this.parts.set(scene.part, found);
     if (scene.html) rendered(found, scene.html);
     this.messages.get(scene.message).append(box);
   }
   delta(scene) {
-    const found = this.parts.get(scene.part);
-    if (!found) return;
-    found.text.append(scene.text);
-    if (scene.field !== "text") return;
-    found.grown = scene.v;
-    found.timer ??= setTimeout(() => {
-      found.timer = null;
-      if (found.grown) this.render(found, found.grown);
-    }, OFTEN);
+    this.parts.get(scene.part)?.text.append(scene.text);
   }
+  /** Show a text that has ended as the Markdown that it is. */
   end(scene) {
     const found = this.parts.get(scene.part);
-    if (found) this.render(found, scene.v);
-  }
-  /** Show a part as the Markdown that it is at a version; what streams in meanwhile stands behind. */
-  render(found, version) {
-    const { part, box, text } = found;
-    found.grown = 0;
-    if (found.asking) return void (found.next = version); // one at a time, so that none comes too late
-    found.asking = true;
-    const before = text.textContent.length;
-    const done = () => {
-      const { next } = found;
-      Object.assign(found, { asking: false, next: 0 });
-      if (next) this.render(found, next);
-    };
-    get("part", { session: this.session, part, at: version }).then((answer) => {
-      if (!answer.html || !box.isConnected) return;
-      const more = text.textContent.slice(before);
-      rendered(found, answer.html);
-      text.append(more);
-    }).then(done, done);
+    if (!found?.text.textContent) return;
+    get("part", { session: this.session, part: scene.part, at: scene.v }).then((answer) => answer.html && rendered(found, answer.html), () => {});
   }
   running(scene) {
     const found = this.parts.get(scene.part);

@@ -80,18 +80,25 @@ function Bars({ days, show }) {
   const first = dated[0].day;
   const all = (dated[dated.length - 1].day - first) / DAY + 1;
   const step = Math.ceil(all / MOST);
-  const bars = Array.from({ length: Math.ceil(all / step) }, (_, index) => ({ day: first + index * step * DAY, parts: pieces.map(() => 0) }));
-  for (const each of dated) pieces.forEach(([, , of], index) => (bars[Math.floor((each.day - first) / DAY / step)].parts[index] += of(each)));
+  const bars = Array.from({ length: Math.ceil(all / step) }, (_, index) => ({ day: first + index * step * DAY, parts: pieces.map(() => 0), calls: 0, unknown: 0 }));
+  for (const each of dated) {
+    const bar = bars[Math.floor((each.day - first) / DAY / step)];
+    pieces.forEach(([, , of], index) => (bar.parts[index] += of(each)));
+    bar.calls += each.calls;
+    bar.unknown += each.unknown;
+  }
   const whole = (bar) => bar.parts.reduce((sum, part) => sum + part, 0);
   const most = bars.reduce((found, bar) => (whole(bar) > whole(found) ? bar : found));
   const top = whole(most);
+  const cost = (bar) => (bar.calls === bar.unknown ? (bar.calls ? "not known" : "–") : `${bar.unknown ? "≥ " : ""}${dollars(whole(bar))}`);
+  const told = show ? (bar) => words(whole(bar)) : cost;
   const legend = pieces.length > 1 && pieces.filter((_, index) => bars.some((bar) => bar.parts[index]));
   return html`<figure class="bars">
-    <figcaption><b>${label}</b> by ${step > 1 ? `${step} days` : "day"}, at most ${words(top)}${top > 0 && ` ${step > 1 ? "from" : "on"} ${iso(most.day)}`}${legend && legend.map(([name, kind]) => html` <span class="nowrap"><span class=${`swatch ${kind}`} aria-hidden="true"></span>${name}</span>`)}</figcaption>
+    <figcaption><b>${label}</b> by ${step > 1 ? `${step} days` : "day"}, at most ${top > 0 ? words(top) : told(most)}${top > 0 && ` ${step > 1 ? "from" : "on"} ${iso(most.day)}`}${legend && legend.map(([name, kind]) => html` <span class="nowrap"><span class=${`swatch ${kind}`} aria-hidden="true"></span>${name}</span>`)}</figcaption>
     <div style=${{ maxWidth: `${Math.max(3, bars.length) * 2.5}rem` }}><svg viewBox=${`0 0 ${bars.length * 10} 100`} preserveAspectRatio="none" role="img" aria-label=${`${label} by day; the table has the numbers`}>
       ${bars.map((bar, index) => {
         let low = 100;
-        return html`<g><title>${`${iso(bar.day)}: ${words(whole(bar))}`}</title><rect class="room" x=${index * 10} y="0" width="10" height="100" />
+        return html`<g><title>${`${iso(bar.day)}: ${told(bar)}`}</title><rect class="room" x=${index * 10} y="0" width="10" height="100" />
           ${bar.parts.map((part, place) => {
             const height = top ? (part / top) * 100 : 0;
             low -= height;

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from eventlog.errors import NotFoundError
+from eventlog.errors import CallError, NotFoundError
+from eventlog.errors.base import brief
 from projections.exports.html_text import visible
 from projections.inspector.catalogue import Catalogue, Query
 from projections.inspector.comparison import neutral_json, seen_parts, shortened
-from projections.inspector.history import is_hidden, usage_json
+from projections.inspector.history import StepRow, is_hidden, usage_json
 from projections.inspector.large_text import MOST, beginning, beginnings, full_size
 from projections.inspector.markup import prose_html
 from projections.inspector.message_json import PAGE_TEXT, message_json, reasons_in
@@ -40,6 +42,12 @@ _PAGE = 30
 _MOST_MESSAGES = 200
 _STEPS = 40
 """Steps of a page."""
+_STEP_ORDERS: dict[str, Callable[[StepRow], Any]] = {
+    "cost": lambda row: row.usage.known,
+    "tokens": lambda row: row.usage.total,
+    "time": lambda row: row.took or 0,
+}
+"""Orders of the steps, the largest first."""
 _SPENT = 400
 """Steps whose tokens and times a page of messages has."""
 _PLAYED = 2_000
@@ -195,17 +203,22 @@ def window_now(room: Room, _query: Query) -> dict[str, Any]:
 
 
 def steps(room: Room, query: Query) -> dict[str, Any]:
-    """A page of the model calls up to version `before`, the newest first, and sums over all."""
-    found, ranges = room.history, room.session.reader.effective_ranges()
-    before = number(query, "before", room.session.version + 1)
-    last = bisect_left(found.rows, before, key=lambda row: row.version)
-    rows = found.rows[max(0, last - _STEPS) : last]
+    """A page of the model calls, and sums over all.
+
+    The newest first, up to version `before`; or with a `sort` the largest, behind the first `skip`.
+    """
+    found, ranges, sort = room.history, room.session.reader.effective_ranges(), query.get("sort", "")
+    if sort and sort not in _STEP_ORDERS:
+        raise CallError(f"sort is one of {', '.join(_STEP_ORDERS)}, not {brief(sort)}")
+    rows = found.rows[: bisect_left(found.rows, number(query, "before", 1 << 53), key=lambda row: row.version)][::-1]
+    if sort:
+        rows = sorted(rows, key=_STEP_ORDERS[sort], reverse=True)[number(query, "skip", 0) :]
     return {
-        "steps": [row.as_json(hidden=is_hidden(ranges, row.version)) for row in reversed(rows)],
+        "steps": [row.as_json(ranges, running=room.is_run()) for row in rows[:_STEPS]],
         "all": len(found.rows),
         "recorded": len(found.steps),
-        "untold": sum(not row.usage.calls for row in found.rows),
-        "more": last > _STEPS,
+        "untold": sum(row.is_untold for row in found.rows),
+        "more": len(rows) > _STEPS,
         "prices": room.session.store.host.models.date,
         **usage_json(found.usage),
     }
@@ -220,7 +233,7 @@ def spent(room: Room, query: Query) -> dict[str, Any]:
     first = bisect_left(rows, number(query, "first", 1), key=lambda row: row.version)
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows[first : first + _SPENT]:
-        found.setdefault(row.message, []).append(row.as_json(hidden=False))
+        found.setdefault(row.message, []).append(row.as_json([], running=room.is_run()))
     return {"messages": found}
 
 
@@ -244,7 +257,7 @@ def request(room: Room, query: Query) -> dict[str, Any]:
     audited, sent = room.request(which)
     row = room.history.steps[which - 1]
     answer: dict[str, Any] = {
-        **row.as_json(hidden=is_hidden(room.session.reader.effective_ranges(), row.version)),
+        **row.as_json(room.session.reader.effective_ranges(), running=room.is_run()),
         **shortened(msgspec.to_builtins(audited), MOST),
         "cache": next((msgspec.to_builtins(use) for use in cache_uses(room.session, which, which)), None),
         "steps": len(room.history.steps),

@@ -15,12 +15,14 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.values import Opaque, Reasoning, Text, Tokens, Tool
 from projections.inspector.comparison import shortened
 from projections.inspector.large_text import MOST
+from projections.inspector.message_json import shown_state
 from projections.reports.timeline import TimelineBuilder, TimelineEntry
 from projections.reports.usage import UsageTotals
 
 if TYPE_CHECKING:
     from eventlog import Session
     from eventlog.codec.decoded import Span
+    from eventlog.history.ranges import Range
     from eventlog.models.catalogue import ModelCatalogue
 
 _JUMPS = frozenset(
@@ -58,9 +60,10 @@ class ToolRun(msgspec.Struct):
 
     part: str
     tool: str
+    state: str = "pending"
+    """How far it came, in the words of the command line."""
     began: int | None = None
     ended: int | None = None
-    failed: bool = False
     answer: str = ""
 
 
@@ -68,12 +71,14 @@ class StepRow(msgspec.Struct):
     """One model call as it was recorded."""
 
     number: int | None
-    """Its place among the recorded requests, from 1; None of a reply that has none."""
+    """Its place among the recorded requests, from 1; None of a call that has none."""
     version: int
     time: int
     message: str
+    """"" of a call outside of replies, of which only the usage was recorded."""
     purpose: str
     model: str
+    """"" of a summary that was written without one."""
     counted: int | None = None
     view_version: int | None = None
     timed: bool = False
@@ -81,6 +86,8 @@ class StepRow(msgspec.Struct):
     ended: int | None = None
     """When the answer ended, before its calls ran."""
     failed: bool = False
+    error: str = ""
+    """Name and text of the error with which its reply broke off in this step."""
     first: int | None = None
     """When the first part of the answer began."""
     tools: list[ToolRun] = msgspec.field(default_factory=list["ToolRun"])
@@ -95,11 +102,25 @@ class StepRow(msgspec.Struct):
         whole = self.first is not None and self.first <= self.time + _AT_ONCE
         return None if not self.timed or time is None or whole or time <= self.time else time - self.time
 
-    def as_json(self, *, hidden: bool) -> dict[str, Any]:
-        """The row as JSON values."""
+    @property
+    def is_untold(self) -> bool:
+        """Whether a model was called, and has ended, without usage."""
+        is_written = self.purpose == "summary" and not self.model
+        return self.ended is not None and not self.usage.calls and not is_written
+
+    @property
+    def took(self) -> int | None:
+        """Milliseconds from the request to the end of the answer."""
+        return self.since(self.ended)
+
+    def as_json(self, ranges: list[Range], *, running: bool) -> dict[str, Any]:
+        """The row as JSON values; `running` says whether a task may go on with open calls."""
         wait = self.since(self.first) if self.ended is None or (self.first or 0) < self.ended else None
-        times = {"took": self.since(self.ended), "wait": wait}
-        return {**shortened(msgspec.to_builtins(self), MOST), **usage_json(self.usage), **times, "hidden": hidden}
+        found: dict[str, Any] = shortened(msgspec.to_builtins(self), MOST)
+        for run in found["tools"]:
+            run["state"] = shown_state(run["state"], running=running)
+        hidden = bool(self.message) and is_hidden(ranges, self.version)
+        return {**found, **usage_json(self.usage), "took": self.took, "wait": wait, "hidden": hidden}
 
 
 def usage_json(usage: UsageTotals) -> dict[str, Any]:
@@ -109,9 +130,9 @@ def usage_json(usage: UsageTotals) -> dict[str, Any]:
         **{name: getattr(usage, name) for name in Tokens.__struct_fields__[:5]},
         "calls": usage.calls,
         "unknown": usage.unknown,
-        "cost": str(usage.cost) if usage.calls > usage.unpriced else None,
+        "cost": str(usage.cost) if usage.calls > usage.unpriced or usage.cost else None,
         "estimate": str(usage.estimate) if usage.estimated else None,
-        "reported": read if usage.calls else None,
+        "reported": read if usage.calls or usage.total else None,
     }
 
 
@@ -124,12 +145,12 @@ class History:
         self.steps: list[StepRow] = []
         """Calls whose request was recorded."""
         self.rows: list[StepRow] = []
-        """All calls, those of replies that were recorded without a request as well."""
+        """All calls, those that were recorded without a request as well."""
         self.jumps: list[TimelineEntry] = []
         self.messages: list[int] = []
         """Versions at which messages begin, ascending."""
         self.usage: UsageTotals = UsageTotals()
-        """All usage, also of calls that no step shows."""
+        """The usage of all rows."""
         self.attached: dict[str, int] = {}
         """By call the version of its result, if that has files."""
         self._models = models
@@ -171,41 +192,61 @@ class History:
                 self.messages.append(span.first)
             case ev.StepStarted():
                 self._begin(item, span)
-            case ev.StepFinished() | ev.MessageFinished() if (row := self._open.get(item.message)) is not None:
-                row.ended = row.ended or span.time
+            case ev.StepFinished() | ev.MessageFinished():
+                self._finish(item, span)
             case ev.UsageRecorded():
+                row = self._row(item.message, span.first, used=True) or self._alone(item, span)
+                row.usage.add(item, self._models)
+                row.failed = item.failed
                 self.usage.add(item, self._models)
-                if (row := self._row(item.message, span.first, used=True)) is not None:
-                    row.usage.add(item, self._models)
-                    row.failed = item.failed
-            case ev.PartStarted() if (row := self._row(item.message, span.first)) is not None:
-                self._answer(row, item, span.time)
+            case ev.PartStarted(kind=Text() | Reasoning() | Tool()):
+                if (row := self._row(item.message, span.first)) is not None:
+                    self._answer(row, item, span.time)
             case ev.ToolRunning() | ev.CallAsked() if item.part in self._runs:
                 row, run = self._runs[item.part]
                 row.ended = row.ended or span.time
-                if isinstance(item, ev.ToolRunning) and (not self._format or self._format in _CALLS_TIMED):
+                run.state = "running" if isinstance(item, ev.ToolRunning) else "asked"
+                if run.state == "running" and (not self._format or self._format in _CALLS_TIMED):
                     run.began = span.time
             case ev.CallAnswered() if item.part in self._runs:
-                self._runs[item.part][1].answer = _ANSWERS[item.verdict] + (item.by and f" by {item.by}")
+                run = self._runs[item.part][1]
+                run.state = "allowed" if item.verdict == "allow" else "failed"
+                run.answer = _ANSWERS[item.verdict] + (item.by and f" by {item.by}")
             case ev.ToolCompleted() | ev.ToolFailed():
                 if isinstance(item, ev.ToolCompleted) and item.attachments:
                     self.attached[item.part] = span.first
                 if (found := self._runs.pop(item.part, None)) is not None:
                     run = found[1]
-                    run.ended, run.failed = span.time, isinstance(item, ev.ToolFailed)
+                    run.ended, run.state = span.time, "completed"
+                    if isinstance(item, ev.ToolFailed):
+                        run.state = "interrupted" if item.interrupted else "failed"
             case _:
                 pass
         if is_jump(item):
             self.jumps += self._builder.entries(item, span.first, span.time)
 
     def _answer(self, row: StepRow, event: ev.PartStarted, time: int) -> None:
-        if not isinstance(event.kind, (Text, Reasoning, Tool)):
-            return
         row.first = time if row.first is None else row.first
         row.ended = None  # the answer goes on
         if isinstance(event.kind, Tool):
             row.tools.append(ToolRun(event.part, event.kind.tool))
             self._runs[event.part] = row, row.tools[-1]
+
+    def _finish(self, event: ev.StepFinished | ev.MessageFinished, span: Span) -> None:
+        error = event.error if isinstance(event, ev.MessageFinished) else None
+        row = self._open.get(event.message) if error is None else self._row(event.message, span.first)
+        if row is None:
+            return
+        row.ended = row.ended or span.time
+        row.failed = row.failed or event.reason == "error"
+        if error is not None:
+            row.error = f"{error.name}: {error.message}" if error.message else error.name
+
+    def _alone(self, event: ev.UsageRecorded, span: Span) -> StepRow:
+        """Return a new row for a call that belongs to no reply."""
+        row = StepRow(None, span.first, span.time, "", event.purpose, str(event.model or ""))
+        self.rows.append(row)
+        return row
 
     def _row(self, message: str | None, version: int, *, used: bool = False) -> StepRow | None:
         """Return the newest call of a reply; one without a request gets a row without a number."""

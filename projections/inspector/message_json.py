@@ -87,13 +87,19 @@ def part_json(part: TranscriptPart, reason: Reason, room: list[int], *, running:
         "size": full_size(part.text),
     }
     if part.kind == "tool":
-        return found | {"gist": gist(part.input)}
+        status = "interrupted" if part.interrupted else part.status
+        return found | {"gist": gist(part.input), "status": shown_state(status, running=running)}
     text = cut(part.text, len(part.text) if room[0] >= len(part.text) else _SHORT)
     room[0] -= len(text)
     found["shown"] = len(text)
     if part.kind in {"text", "reasoning"} and not is_open:
         return found | {"html": prose_html(text)}
     return found | {"text": visible(text)}
+
+
+def shown_state(status: str, *, running: bool) -> str:
+    """Return the word for the state of a call; without a task that runs it no end will come."""
+    return "unfinished" if status in {"pending", "running"} and not running else status
 
 
 def gist(given: str) -> str:

@@ -88,6 +88,16 @@ function Spent({ steps }) {
 
 export const ran = (run) => (run && run.began !== null && run.ended !== null ? duration(run.ended - run.began) : "");
 
+const STATES = {
+  asked: "waits for a person",
+  allowed: "a person allowed it; a loop runs it",
+  interrupted: "it was interrupted: how far it came is unknown",
+  unfinished: "it has no end, and no task runs it: the model is told that it was interrupted",
+};
+
+/** The state of a call unless it has completed, or who answered says it. */
+export const stateOf = ({ state, answer }) => (state === "completed" || (state === "allowed" && answer) ? "" : state);
+
 export function Part({ part, message, session, growing, run, unfolded = false }) {
   const own = message.seen && !part.seen ? REASONS[part.reason] ?? part.reason : message.seen && part.reason !== "shown" ? REASONS[part.reason] : "";
   const body = partBody(part, message, session, growing, unfolded, run);
@@ -181,16 +191,15 @@ export function Given({ text }) {
 function Call({ part, message, session, growing, unfolded, run }) {
   const [open, setOpen] = useState(unfolded);
   useEffect(() => void (unfolded && setOpen(true)), [unfolded]);
-  const why = message.seen && part.reason !== "shown" ? REASONS[part.reason] : "";
-  const bad = part.status === "failed";
+  const why = message.seen && !["shown", "asked", "interrupted"].includes(part.reason) ? REASONS[part.reason] : ""; // these are states
+  const state = stateOf({ state: part.status, answer: run?.answer });
   return html`
     <details class=${`call ${part.status}`} open=${open} onToggle=${(event) => setOpen(event.currentTarget.open)}>
       <summary>
         <span class="tool-name">${part.tool}</span>
         <span class="gist" dir="auto">${part.title && part.title !== part.gist ? part.title : part.gist}</span>
         ${why && html`<span class="tag why">${why}</span>`}
-        ${bad && html`<span class="tag bad">failed</span>`}
-        ${part.open && html`<span class="tag running">${part.status}</span>`}
+        ${state && html`<span class=${`tag ${state === "failed" ? "bad" : part.open ? "running" : "why"}`} title=${STATES[state]}>${state}</span>`}
         ${run?.answer && html`<span class="tag">${run.answer}</span>`}
         <span class="dim size">${ran(run)}</span>
         <span class="dim size">${part.size ? `${compact(part.size)} chars` : ""}</span>

@@ -1,7 +1,7 @@
 // Every model call: the exact request, its digest and whether it matches, tokens and cost.
 import { html, useEffect, useRef, useState, useKeys, useLoaded, Cost, Failed, Loading, compact, count, counted, duration, link, moment } from "./ui.js";
 import { get } from "./api.js";
-import { Given, ran } from "./message.js";
+import { Given, ran, stateOf } from "./message.js";
 
 const VERDICTS = {
   match: ["match", "the request rebuilt from the log has the recorded digest"],
@@ -19,6 +19,18 @@ const COLUMNS = [
   ["out", (step) => (step.reported === null ? "–" : count(step.output)), "tokens of the answer"],
   ["cost", (step) => html`<${Cost} ...${step} />`, "US dollars"],
 ];
+
+const SORTS = { "": "newest first", cost: "most expensive first", tokens: "most tokens first", time: "longest first" };
+
+/** How a call failed, or its reply broke off; a stop is no failure. */
+const Ending = ({ step }) => {
+  if (!step.error) return step.failed ? html`<span class="tag bad">failed</span>` : null;
+  const name = step.error.split(":")[0];
+  return html`<span class=${`tag ${name === "aborted" ? "why" : "bad"}`} title=${step.error}>broke off: <bdi>${name}</bdi></span>`;
+};
+
+/** A call of a tool: how long it ran, and its state unless it has completed. */
+const Run = ({ run }) => html`<span class="tool-name">${run.tool}</span> <span class=${run.state === "failed" ? "bad-ink" : "dim"}>${[ran(run), stateOf(run), run.answer && `(${run.answer})`].filter(Boolean).join(" ")}</span>`;
 
 /** The share that came from the cache, with what was missed as its title. */
 const FromCache = ({ share, cache }) => (cache?.missed ? html`<span class="missed" title=${`missed ${missed(cache)}`}>${share}</span>` : share);
@@ -53,28 +65,37 @@ function Headline({ id }) {
     ${match + mismatch || found.checked < found.all ? `${count(match)} of ${counted(found.all, "exact request")} ${match === 1 ? "matches" : "match"}` : "No exact request can be checked"}${others.map(([number, words]) => (number ? `, ${count(number)} ${words}` : ""))}${found.checked < found.all ? ` (${count(found.all - found.checked)} to be checked …)` : ""}</h2></div>`;
 }
 
-export function Steps({ id, path }) {
-  return path[0] ? html`<${Step} key=${path[0]} id=${id} number=${Number(path[0])} />` : html`<${List} id=${id} />`;
+export function Steps({ id, path, query }) {
+  const sort = query.get("sort") in SORTS ? query.get("sort") : "";
+  return path[0] ? html`<${Step} key=${path[0]} id=${id} number=${Number(path[0])} />` : html`<${List} key=${sort} id=${id} sort=${sort} />`;
 }
 
-function List({ id }) {
+function List({ id, sort }) {
   const [pages, setPages] = useState(null);
   const [verdicts, setVerdicts] = useState({});
   const [error, setError] = useState(null);
   const body = useRef(null);
-  const load = async (before) => {
+  const control = useRef(null);
+  const load = async (place) => {
+    const { signal } = control.current;
     try {
-      const page = await get("steps", { session: id, before });
-      setPages((known) => [...(before ? known : []), page]);
+      const page = await get("steps", { session: id, sort, ...place }, signal);
+      setPages((known) => [...(known || []), page]);
       const numbers = page.steps.map((step) => step.number).filter(Boolean);
-      if (!numbers.length) return;
-      const found = await get("verdicts", { session: id, first: Math.min(...numbers), last: Math.max(...numbers) });
-      setVerdicts((known) => ({ ...known, ...Object.fromEntries(found.steps.map((step) => [step.number, step])) }));
+      const ranges = sort ? numbers.map((each) => [each, each]) : numbers.length ? [[Math.min(...numbers), Math.max(...numbers)]] : [];
+      for (const [first, last] of ranges) {
+        const found = await get("verdicts", { session: id, first, last }, signal);
+        setVerdicts((known) => ({ ...known, ...Object.fromEntries(found.steps.map((step) => [step.number, step])) }));
+      }
     } catch (failure) {
-      setError(failure);
+      if (failure.name !== "AbortError") setError(failure);
     }
   };
-  useEffect(() => void load(null), [id]);
+  useEffect(() => {
+    control.current = new AbortController();
+    load({});
+    return () => control.current.abort();
+  }, [id]);
   const focus = (by) => () => {
     const links = [...(body.current?.querySelectorAll("a") ?? [])];
     const at = links.indexOf(document.activeElement);
@@ -83,26 +104,35 @@ function List({ id }) {
   useKeys({ j: focus(1), k: focus(-1) });
   const sums = pages?.[0];
   const rows = (pages || []).flatMap((page) => page.steps);
+  const least = sums?.untold ? "≥ " : ""; // of a sum in which some calls are missing
+  const known = sums && sums.reported !== null;
   return html`
     <main id="main" class="steps" tabindex="-1">
       <${Failed} error=${error} />
       ${!pages && !error && html`<${Loading} />`}
       ${sums && html`<${Headline} id=${id} />`}
-      ${sums && html`<p class="sums"><span><b>${count(sums.all)}</b> steps${sums.recorded < sums.all ? `, the request of ${count(sums.all - sums.recorded)} was not recorded` : ""}</span><span><b>${compact(sums.reported ?? 0)}</b> tokens in</span><span><b>${sums.reported ? Math.round((100 * sums.cache_read) / sums.reported) : 0} %</b> from a cache</span><span><b>${compact(sums.output)}</b> tokens out</span><span>cost <b><${Cost} ...${sums} /></b>${sums.unknown ? `, not known for ${counted(sums.unknown, "call")}` : ""}${sums.estimate ? `, by list prices of ${sums.prices}` : ""}${sums.untold ? `, + ${counted(sums.untold, "step")} without usage` : ""}</span></p>`}
+      ${sums && html`<p class="sums">
+        <span><b>${count(sums.all)}</b> steps${sums.recorded < sums.all ? `, the request of ${count(sums.all - sums.recorded)} was not recorded` : ""}${sums.untold ? `, ${count(sums.untold)} without usage` : ""}</span>
+        <span><b>${known ? least : ""}${compact(sums.reported)}</b> tokens in</span>
+        <span><b>${sums.reported ? `${Math.round((100 * sums.cache_read) / sums.reported)} %` : "–"}</b> from a cache</span>
+        <span><b>${known ? `${least}${compact(sums.output)}` : "–"}</b> tokens out</span>
+        <span>cost <b><${Cost} ...${sums} unknown=${sums.unknown + sums.untold} /></b>${sums.unknown ? `, not known for ${counted(sums.unknown, "call")}` : ""}${sums.estimate ? `, by list prices of ${sums.prices}` : ""}</span>
+        ${sums.all > 1 && html`<label>Order <select onChange=${(event) => (location.hash = link("s", id, "steps") + (event.target.value && `?sort=${event.target.value}`))}>${Object.entries(SORTS).map(([name, label]) => html`<option value=${name} selected=${name === sort}>${label}</option>`)}</select></label>`}
+      </p>`}
       ${sums && !rows.length && html`<div class="empty"><p>No model call is recorded.</p></div>`}
       ${rows.length > 0 && html`<div class="scroll-x" tabindex="0"><table class="steps-table" role="table">
         <thead role="rowgroup"><tr role="row">${["step", "exact request", "when", "model", "tools"].map((name) => html`<th role="columnheader">${name}</th>`)}${COLUMNS.map(([name, , title]) => html`<th role="columnheader" class="n" title=${title}>${name}</th>`)}</tr></thead>
         <tbody role="rowgroup" ref=${body}>${rows.map((step) => html`
           <tr role="row" class=${step.hidden ? "unseen" : ""}>
-            <td role="cell" class="which">${step.number === null ? html`<a href=${link("s", id, "versions") + `?at=${step.version}`}>v${count(step.version)}</a>` : html`<a href=${link("s", id, "steps", String(step.number))} aria-label=${`Step ${step.number}`}>${count(step.number)}</a>`}${step.purpose !== "turn" ? html` <span class="tag">${step.purpose}</span>` : null}${step.failed ? html` <span class="tag bad">failed</span>` : null}${step.hidden ? html` <span class="tag why">rolled back</span>` : null}</td>
+            <td role="cell" class="which">${step.number === null ? html`<a href=${link("s", id, "versions") + `?at=${step.version}`}>v${count(step.version)}</a>` : html`<a href=${link("s", id, "steps", String(step.number))} aria-label=${`Step ${step.number}`}>${count(step.number)}</a>`}${step.purpose !== "turn" ? html` <span class="tag">${step.purpose}</span>` : null} <${Ending} step=${step} />${step.hidden ? html` <span class="tag why">rolled back</span>` : null}</td>
             <td role="cell" class="verdict-cell">${step.number === null ? html`<span class="dim">not recorded</span>` : html`<${Verdict} verdict=${verdicts[step.number]?.verdict} />`}</td>
-            <td role="cell" class="dim when-cell">${moment(step.time)}</td>
+            <td role="cell" class="dim when-cell">${moment(step.time, { seconds: true })}</td>
             <td role="cell" class="dim model-cell">${step.model}</td>
-            <td role="cell" class="tools-cell">${step.tools.map((run) => html`<span class="nowrap"><span class="tool-name">${run.tool}</span> <span class=${run.failed ? "bad-ink" : "dim"}>${ran(run)}${run.failed ? " failed" : ""}</span></span> `)}</td>
+            <td role="cell" class="tools-cell">${step.tools.map((run) => html`<span class="nowrap"><${Run} run=${run} /></span> `)}</td>
             ${COLUMNS.map(([name, value]) => html`<td role="cell" class="n" data-name=${name}>${name === "from cache" ? html`<${FromCache} share=${value(step)} cache=${verdicts[step.number]?.cache} />` : value(step)}</td>`)}
           </tr>`)}</tbody>
       </table></div>`}
-      ${pages?.[pages.length - 1].more ? html`<button class="wide" onClick=${() => load(rows[rows.length - 1].version)}>Earlier steps</button>` : null}
+      ${pages?.[pages.length - 1].more ? html`<button class="wide" onClick=${() => load(sort ? { skip: rows.length } : { before: rows[rows.length - 1].version })}>${sort ? "More steps" : "Earlier steps"}</button>` : null}
     </main>
   `;
 }
@@ -135,10 +165,11 @@ function Step({ id, number }) {
           <dt>Tokens in</dt><dd>${count(step.counted)} counted before sending${step.reported !== null ? html`, ${count(step.reported)} reported <span class="dim">(${count(step.cache_read)} from a cache, ${count(step.cache_write)} written to it, ${count(step.input)} others)</span>` : ", none reported"}</dd>
           ${step.cache && (step.cache.expected || step.cache.reported) ? html`<dt>From the cache</dt><dd>${count(step.cache.reported)} ${step.cache.reported > step.cache.expected ? `tokens, more than the ${count(step.cache.expected)} that the request before had` : `of ${count(step.cache.expected)} tokens that the request before had, too`}${step.cache.missed ? html` <span class="dim">(missed ${missed(step.cache)})</span>` : ""}</dd>` : null}
           <dt>Tokens out</dt><dd>${step.reported === null ? "–" : count(step.output)}${step.reasoning ? html` <span class="dim">(${count(step.reasoning)} of them reasoning)</span>` : ""}</dd>
-          <dt>Cost</dt><dd><${Cost} ...${step} none="not known" />${step.estimate ? html` <span class="dim">by list prices of ${step.prices}; none was recorded</span>` : ""}</dd>
-          <dt>Model</dt><dd>${step.model || "–"}</dd>
+          <dt>Cost</dt><dd><${Cost} ...${step} none=${step.model || step.calls ? "not known" : "–"} />${step.estimate ? html` <span class="dim">by list prices of ${step.prices}; none was recorded</span>` : ""}</dd>
+          <dt>Model</dt><dd>${step.model || "no model is recorded"}</dd>
+          ${(step.error || step.failed) && html`<dt>End</dt><dd><${Ending} step=${step} />${step.error.includes(": ") && html` <span dir="auto">${step.error.slice(step.error.indexOf(": ") + 2)}</span>`}</dd>`}
           <dt>When</dt><dd>${moment(step.time, { seconds: true })}${step.took === null ? "" : `, took ${duration(step.took)}`}${step.wait === null ? "" : `, the answer began after ${duration(step.wait)}`}</dd>
-          ${step.tools.length > 0 && html`<dt>Tools</dt><dd>${step.tools.map((run, index) => html`${index ? ", " : ""}<span class="tool-name">${run.tool}</span> ${ran(run)}${run.answer && ` (${run.answer})`}${run.failed ? " (failed)" : ""}`)}</dd>`}
+          ${step.tools.length > 0 && html`<dt>Tools</dt><dd>${step.tools.map((run, index) => html`${index ? ", " : ""}<${Run} run=${run} />`)}</dd>`}
           <dt>Made from</dt><dd>${step.view_version ? html`<a href=${link("s", id, "versions") + `?at=${step.view_version}`}>version ${count(step.view_version)}</a> of the session <span class="dim">(form ${step.renderer})</span>` : html`not recorded; <a href=${link("s", id, "versions") + `?at=${step.version}`}>version ${count(step.version)}</a> is when it began`}</dd>
         </dl>
         ${!request && html`<p class="empty">The request cannot be rebuilt${step.reason ? `: ${step.reason}` : ""}.</p>`}

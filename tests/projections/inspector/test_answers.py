@@ -541,7 +541,7 @@ def test_a_step_has_its_tools_and_its_times(store: Store) -> None:
     (message,) = answers.spent(Room(store, "timed"), {})["messages"].values()
     (step,) = message
     (run,) = step["tools"]
-    assert (run["tool"], run["failed"]) == ("grep", False)
+    assert (run["tool"], run["state"]) == ("grep", "completed")
     assert step["time"] <= step["first"] <= step["ended"]
     assert run["began"] <= run["ended"]
     assert (step["reported"], step["output"], step["cost"]) == (7, 2, "0.5")

@@ -45,7 +45,7 @@ _STEPS = 40
 _STEP_ORDERS: dict[str, Callable[[StepRow], Any]] = {
     "cost": lambda row: row.usage.known,
     "tokens": lambda row: row.usage.total,
-    "time": lambda row: row.took or 0,
+    "time": lambda row: row.work,
 }
 """Orders of the steps, the largest first."""
 _SPENT = 400

@@ -113,6 +113,12 @@ class StepRow(msgspec.Struct):
         """Milliseconds from the request to the end of the answer."""
         return self.since(self.ended)
 
+    @property
+    def work(self) -> int:
+        """Milliseconds of the model and of the tools, as far as they are recorded."""
+        runs = (run.ended - run.began for run in self.tools if run.began is not None and run.ended is not None)
+        return sum(runs, self.took or 0)
+
     def as_json(self, ranges: list[Range], *, running: bool) -> dict[str, Any]:
         """The row as JSON values; `running` says whether a task may go on with open calls."""
         wait = self.since(self.first) if self.ended is None or (self.first or 0) < self.ended else None

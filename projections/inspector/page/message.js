@@ -75,12 +75,13 @@ const copies = (session, message) => get("copies", { session, version: message.v
 function Spent({ steps }) {
   const sum = (value) => steps.reduce((total, step) => total + Number(value(step) || 0), 0);
   const known = steps.filter((step) => step.reported !== null);
+  const silent = steps.length - known.length;
   const [cost, estimate] = ["cost", "estimate"].map((name) => (steps.some((step) => step[name] !== null) ? sum((step) => step[name]) : null));
   const { wait } = steps[0];
   const took = steps.every((step) => step.took !== null) && sum((step) => step.took);
   return html`
-    ${known.length > 0 && html`<span class="dim" title="Tokens of the requests, and of the answers">${compact(sum((step) => step.reported))} → ${compact(sum((step) => step.output))} tokens</span>`}
-    ${(cost !== null || estimate !== null) && html`<span class="dim"><${Cost} cost=${cost} estimate=${estimate} /></span>`}
+    ${known.length > 0 && html`<span class="dim" title="Tokens of the requests, and of the answers">${silent ? "≥ " : ""}${compact(sum((step) => step.reported))} → ${compact(sum((step) => step.output))} tokens</span>`}
+    ${(cost !== null || estimate !== null) && html`<span class="dim"><${Cost} cost=${cost} estimate=${estimate} unknown=${silent + sum((step) => step.unknown)} /></span>`}
     ${wait !== null && html`<span class="dim" title="Time until the answer began">first after ${duration(wait)}</span>`}
     ${took > 0 && html`<span class="dim" title="Time of the model calls, without their tools">${duration(took)}</span>`}
   `;

@@ -20,7 +20,7 @@ const COLUMNS = [
   ["cost", (step) => html`<${Cost} ...${step} />`, "US dollars"],
 ];
 
-const SORTS = { "": "newest first", cost: "most expensive first", tokens: "most tokens first", time: "longest first" };
+const SORTS = { "": "newest first", cost: "most expensive first", tokens: "most tokens first", time: "longest first, with tools" };
 
 /** How a call failed, or its reply broke off; a stop is no failure. */
 const Ending = ({ step }) => {

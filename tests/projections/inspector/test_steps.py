@@ -234,7 +234,7 @@ def test_a_sum_says_how_many_calls_are_missing_in_it(store: Store) -> None:
 
 
 def test_steps_are_found_by_what_they_took(tmp_path: Path) -> None:
-    """By cost, tokens and time the largest come first, in pages that have each step once."""
+    """By cost, tokens and time, tools included, the largest come first, each step on one page."""
     now = [1_768_471_200_000]
     amounts = [(number * 37) % 101 for number in range(90)]
     with eventlog.open(tmp_path / "store", clock=lambda: now[0]) as store:
@@ -244,10 +244,13 @@ def test_steps_are_found_by_what_they_took(tmp_path: Path) -> None:
                 reply.step()
                 now[0] += 20
                 reply.add_text("so")
-                now[0] += amount
+                now[0] += 200 - amount
+                call = reply.tool("grep", call_id="c", input={})
+                now[0] += amount * 3
+                call.succeed("found")
                 reply.finish(usage=Usage(Tokens(amount), Decimal(amount)))
         room = Room(store, "s")
-        for sort, name in (("cost", "cost"), ("tokens", "input"), ("time", "took")):
+        for sort, name in (("cost", "cost"), ("tokens", "input"), ("time", "input")):
             rows: list[dict[str, Any]] = []
             more = True
             while more:

@@ -201,9 +201,9 @@ class History:
             case ev.StepFinished() | ev.MessageFinished():
                 self._finish(item, span)
             case ev.UsageRecorded():
-                row = self._row(item.message, span.first, used=True) or self._alone(item, span)
-                row.usage.add(item, self._models)
-                row.failed = item.failed
+                call = self._row(item.message, span.first, used=True) or self._alone(item, span)
+                call.usage.add(item, self._models)
+                call.failed = item.failed
                 self.usage.add(item, self._models)
             case ev.PartStarted(kind=Text() | Reasoning() | Tool()):
                 if (row := self._row(item.message, span.first)) is not None:

@@ -213,8 +213,9 @@ def steps(room: Room, query: Query) -> dict[str, Any]:
     rows = found.rows[: bisect_left(found.rows, number(query, "before", 1 << 53), key=lambda row: row.version)][::-1]
     if sort:
         rows = sorted(rows, key=_STEP_ORDERS[sort], reverse=True)[number(query, "skip", 0) :]
+    running = room.is_run()
     return {
-        "steps": [row.as_json(ranges, running=room.is_run()) for row in rows[:_STEPS]],
+        "steps": [row.as_json(ranges, running=running) for row in rows[:_STEPS]],
         "all": len(found.rows),
         "recorded": len(found.steps),
         "untold": sum(row.is_untold for row in found.rows),
@@ -229,11 +230,11 @@ def spent(room: Room, query: Query) -> dict[str, Any]:
 
     With the times of its calls of tools.
     """
-    rows = room.history.rows
+    rows, running = room.history.rows, room.is_run()
     first = bisect_left(rows, number(query, "first", 1), key=lambda row: row.version)
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows[first : first + _SPENT]:
-        found.setdefault(row.message, []).append(row.as_json([], running=room.is_run()))
+        found.setdefault(row.message, []).append(row.as_json([], running=running))
     return {"messages": found}
 
 

@@ -230,11 +230,11 @@ def spent(room: Room, query: Query) -> dict[str, Any]:
 
     With the times of its calls of tools.
     """
-    rows, running = room.history.rows, room.is_run()
+    rows, ranges, running = room.history.rows, room.session.reader.effective_ranges(), room.is_run()
     first = bisect_left(rows, number(query, "first", 1), key=lambda row: row.version)
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows[first : first + _SPENT]:
-        found.setdefault(row.message, []).append(row.as_json([], running=running))
+        found.setdefault(row.message, []).append(row.as_json(ranges, running=running))
     return {"messages": found}
 
 

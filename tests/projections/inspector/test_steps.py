@@ -145,6 +145,8 @@ def test_what_is_summed_stands_in_a_row(store: Store) -> None:
     for name in ("reported", "input", "output", "calls", "unknown"):
         assert head[name] == sum(row[name] for row in head["steps"]), name
     assert Decimal(head["cost"]) == sum(Decimal(row["cost"]) for row in (correction, title, turn))
+    (spent,) = answers.spent(Room(store, "s"), {})["messages"]["a"]
+    assert (spent["reported"], spent["hidden"]) == (12, False)
     session.rollback(before=Transcript(session).oldest_first()[0].id)
     assert [row["hidden"] for row in answers.steps(Room(store, "s"), {})["steps"]] == [False, False, False, True]
 

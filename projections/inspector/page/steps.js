@@ -112,7 +112,7 @@ function List({ id, sort }) {
       ${!pages && !error && html`<${Loading} />`}
       ${sums && html`<${Headline} id=${id} />`}
       ${sums && html`<p class="sums">
-        <span><b>${count(sums.all)}</b> steps${sums.recorded < sums.all ? `, the request of ${count(sums.all - sums.recorded)} was not recorded` : ""}${sums.untold ? `, ${count(sums.untold)} without usage` : ""}</span>
+        <span><b>${count(sums.all)}</b> ${sums.all === 1 ? "step" : "steps"}${sums.recorded < sums.all ? `, the request of ${count(sums.all - sums.recorded)} was not recorded` : ""}${sums.untold ? `, ${count(sums.untold)} without usage` : ""}</span>
         <span><b>${known ? least : ""}${compact(sums.reported)}</b> tokens in</span>
         <span><b>${sums.reported ? `${Math.round((100 * sums.cache_read) / sums.reported)} %` : "–"}</b> from a cache</span>
         <span><b>${known ? `${least}${compact(sums.output)}` : "–"}</b> tokens out</span>

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
 from eventlog import events as ev
-from eventlog.errors import ErasedError, NotFoundError
+from eventlog.errors import CallError, ErasedError, NotFoundError
 from eventlog.history.ancestry import head_of
 from eventlog.history.catalog import is_shelf, is_shelf_id
 from eventlog.integrity.heads import store_head
@@ -288,16 +288,28 @@ class Session(MessageCommands, SettingsCommands):
         return redo(self.executor, request_id=request_id, wait=wait)
 
     def fork(
-        self, at: int | None = None, *, id: str | None = None, title: str | None = None, name: Name | None = None
+        self,
+        at: int | None = None,
+        *,
+        before: str | None = None,
+        id: str | None = None,
+        title: str | None = None,
+        name: Name | None = None,
     ) -> Session:
         """Begin a session that continues this one from version `at`, now by default.
 
-        Nothing is copied, and later events of this session do not change the fork. It does not
-        inherit a name, and may be given a `name`: `AlreadyExistsError` if another session has that.
-        `id` is the fork's id, made by default; `title` is the parent's by default.
+        Or it goes on from right before the message `before` was added. Nothing is copied, and later
+        events of this session do not change the fork. It does not inherit a name, and may be given
+        a `name`: `AlreadyExistsError` if another session has that. `id` is the fork's id, made by
+        default; `title` is the parent's by default.
         """
-        version = self.reader.resolve(at)
-        return self.store.fork(self, version, id=id, title=title, name=name)
+        if before is not None:
+            if at is not None:
+                raise CallError("fork: give either a version, `at=`, or a message, `before=`")
+            require(str, before, "a message is named by its id, a str")
+            with self.reader.deciding() as state:
+                at = state.message(before).added - 1
+        return self.store.fork(self, self.reader.resolve(at), id=id, title=title, name=name)
 
     def subsession(self, *, id: str | None = None, title: str = "", agent: str = "", directory: str = "") -> Session:
         """Begin a session for a sub-agent of this one, in the same scope.

@@ -271,6 +271,9 @@ SESSION: Table = {
         lambda at, _: at.long.fork(at.long.version // EARLY, id=at.name("fork")),
         "takes the facts of then from a replay of all that is behind the checkpoint before it",
     ),
+    "Session.fork, before the newest message": constant(
+        lambda at, message: at.long.fork(before=message, id=at.name("fork")), _message
+    ),
     "Session.redo": constant(lambda at, _: at.long.redo(), _rolled_back),
     "Session.rollback, the newest message": constant(lambda at, m: at.long.rollback(before=m), _message),
     "Session.rollback, to the middle": history(

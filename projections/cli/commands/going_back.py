@@ -69,12 +69,22 @@ def _place(session: Session, word: str) -> tuple[int | None, str | None]:
 
 @command(writing_session)
 @integer("--at", least=1, metavar="V", help="The version to continue from [default: the newest].")
-def fork(session: Session, *, at: int | None, json: bool) -> None:
+@option(
+    "--before",
+    metavar="MESSAGE|V",
+    help="Continue from right before this message (its id, or its unique beginning or end) or version.",
+)
+def fork(session: Session, *, at: int | None, before: str | None, json: bool) -> None:
     """Start a new session that continues this one.
 
-    Prints the id of the fork, which begins as this session was right after version V.
+    Prints the id of the fork, which begins as this session was right after version V (`--at`), or
+    right before MESSAGE or version V (`--before`).
     """
-    info = session.fork(at).info
+    if before is not None:
+        if at is not None:
+            raise Fault("fork takes --at V or --before MESSAGE|V, not both")
+        at, before = _place(session, before)
+    info = session.fork(at, before=before).info
     document = {"session": info.id, "parent": session.id, "at": info.forked_at, "version": info.version}
     output.answer(document, info.id, json=json)
 

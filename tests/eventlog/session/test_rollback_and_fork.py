@@ -9,7 +9,8 @@ from eventlog.errors import AlreadyExistsError, CallError, NotFoundError
 from eventlog.session.held_lease import Block, Lease
 from eventlog.session.session import Session
 from eventlog.store import Store
-from eventlog.values import Text, Todo
+from eventlog.values import File, Text, Todo
+from projections.transcript.transcript import Transcript
 from tests.support.engines import Engine
 from tests.support.sample_sessions import USAGE, exchange
 
@@ -121,6 +122,45 @@ def test_ids_of_inherited_things_are_taken(store: Store) -> None:
         fork.user("again", id="m1")
     fork.user("mine", id="m2")
     assert fork.reader.find("m1") == root.reader.find("m1")
+
+
+def test_a_fork_and_a_rollback_end_with_any_message_whole(store: Store) -> None:
+    """Before the next message, or now, each message is the last one, with all its parts."""
+    session = store.create_session()
+    for number in range(2):
+        session.user(f"question {number}", files=[File("text/plain", "data:,x", "x.txt")])
+        with session.assistant("acme/one") as reply:
+            reply.add_text(f"answer {number}")
+            reply.finish()
+    shown = said(session)
+    following = [*(message.id for message in Transcript(session).oldest_first()), None][1:]
+    for number, behind in enumerate(following, 1):
+        assert said(session.fork(before=behind)) == shown[:number]
+        fork = session.fork()
+        assert said(fork.fork(before=behind)) == shown[:number]
+        if behind is not None:
+            fork.rollback(before=behind)
+            assert said(fork) == shown[:number]
+
+
+def said(session: Session) -> list[list[str]]:
+    """The texts of each message of the transcript, oldest first."""
+    return [[part.text for part in message.parts] for message in Transcript(session).oldest_first()]
+
+
+@pytest.mark.promise(12)
+def test_a_fork_before_no_message_is_refused(store: Store) -> None:
+    """Promise 12: an unknown, a hidden or an ambiguous place begins no session."""
+    session = store.create_session()
+    session.user("one", id="m1")
+    session.user("two", id="m2")
+    session.rollback(before="m2")
+    for before in ("m2", "m3"):
+        with pytest.raises(NotFoundError):
+            session.fork(before=before)
+    with pytest.raises(CallError):
+        session.fork(2, before="m1")
+    assert len(list(store.sessions())) == 1
 
 
 @pytest.mark.promise(12)

@@ -285,3 +285,6 @@ def test_fork(cli: Cli, store: Path) -> None:
     assert cli("fork", "ses_a1").out.strip() in {entry["id"] for entry in cli("sessions", "--json").json["sessions"]}
     inherited = [json.loads(line)["version"] for line in cli("events", made["session"], "--json").out.splitlines()]
     assert inherited == list(range(1, before + 2))
+    for word in ("m2", before + 1):
+        assert cli("fork", "ses_a1", "--before", word, "--json").json["at"] == before
+    assert cli("fork", "ses_a1", "--at", before, "--before", "m2").code == Exit.USAGE

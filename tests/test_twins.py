@@ -26,7 +26,7 @@ LACKS: dict[str, dict[str, str]] = {
             ),
             BY_DO,
         ),
-        **dict.fromkeys(("events", "head", "history", "holds_lease", "info", "reader", "text", "version"), READS),
+        **dict.fromkeys(("events", "head", "history", "info", "reader", "text", "version"), READS),
         "context": "`do` runs its commands",
         "values": "`do` runs its commands",
         "executor": "below the handle",

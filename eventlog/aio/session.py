@@ -58,6 +58,7 @@ class AsyncSession(Twin[Session]):
     asked_calls = threaded(Session.asked_calls)
     answer_call = threaded(Session.answer_call)
     flush = threaded(Session.flush)
+    turn_state = threaded(Session.turn_state)
 
     @asynccontextmanager
     async def lease(self, *, wait: float = 0.0, take_over: bool = False) -> AsyncGenerator[Lease]:

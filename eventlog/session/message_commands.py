@@ -10,7 +10,7 @@ from eventlog import events as ev
 from eventlog.append.backoff import Backoff
 from eventlog.append.transaction import transact
 from eventlog.codec.large_texts import to_content
-from eventlog.errors import CallError, ConflictError, RefusedError
+from eventlog.errors import CallError, ConflictError, NotFoundError, RefusedError
 from eventlog.errors.base import brief
 from eventlog.ids import id_of_request
 from eventlog.session.executor import Executor
@@ -25,7 +25,7 @@ from eventlog.session.inputs import (
 from eventlog.session.outcome import pending_question
 from eventlog.session.reader import SessionReader
 from eventlog.session.reply import Reply
-from eventlog.session.turn import Turn
+from eventlog.session.turn import Turn, TurnState, state_of_turn
 from eventlog.state.facts import PartFacts, versions_of
 from eventlog.state.state import State
 from eventlog.state.waiting_calls import effective_call
@@ -138,6 +138,19 @@ class MessageCommands:
             wait=wait,
             take_over=take_over,
         )
+
+    def turn_state(self, request_id: str) -> TurnState | Literal["pending"]:
+        """The state of the turn of this request id now, for one who will not answer it.
+
+        Takes no lease and adds nothing. "pending": no task answers, and the next that asks by
+        `turn` does. `NotFoundError` if no turn has the id; the other states are those of `Turn`.
+        """
+        require(str, request_id, "a request id is a str")
+        message = id_of_request("msg_", self.id, request_id)
+        with self.reader.deciding() as state:
+            if not state.has_message(message):
+                raise NotFoundError("request", request_id, session=self.id)
+        return state_of_turn(self.executor, message)
 
     def _asked(self, text: str | Sequence[PartKind] | None, *, request_id: str | None, **given: Any) -> str:
         """Add the user message of a turn, or find it."""

@@ -215,11 +215,6 @@ class Session(MessageCommands, SettingsCommands):
         """
         return self.executor.lease(wait=wait, take_over=take_over)
 
-    @property
-    def holds_lease(self) -> bool:
-        """Whether this handle holds the lease."""
-        return self.executor.holds_lease
-
     def redact(self, part: str, reason: str = "", *, search: bool = True) -> RedactionResult:
         """Hide a part's content in every view of every version, here and in all forks.
 

@@ -187,7 +187,7 @@ class Turn:
             lease = self._executor.acquire(block=self._block, take_over=self._take_over and is_last)
         except LeaseHeldError:
             self._see(found)
-            self.state = "queued" if self._is_queued(found) else "running"
+            self.state = _awaited(self._executor, self.message, found)
             return False
         return self._begin(lease, "pending", self._began)
 
@@ -284,8 +284,22 @@ class Turn:
         if found.state != "pending":
             self.state = found.state
 
-    def _is_queued(self, found: Outcome) -> bool:
-        """Whether the task that runs the session has another question to answer before this one."""
-        if found.waiting or found.replies:
-            return found.waiting
-        return has_earlier_question(self._executor.reader, self.message)
+
+def state_of_turn(executor: Executor, message: str) -> TurnState | Literal["pending"]:
+    """Return the state of a turn for one who does not answer it; see `Session.turn_state`."""
+    try:
+        executor.require_no_owner()  # first: an answer that ends meanwhile is seen
+    except LeaseHeldError:
+        is_run = True
+    else:
+        is_run = False
+    found = outcome_of(executor.reader, message)
+    if not is_run or found.final or found.state == "asked":
+        return found.state
+    return _awaited(executor, message, found)
+
+
+def _awaited(executor: Executor, message: str, found: Outcome) -> Literal["queued", "running"]:
+    """Whether the task that runs the session has another question to answer before this one."""
+    is_queued = found.waiting or (not found.replies and has_earlier_question(executor.reader, message))
+    return "queued" if is_queued else "running"

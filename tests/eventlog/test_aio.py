@@ -66,7 +66,7 @@ def test_a_reply_left_early_is_aborted_and_gives_the_lease_back(store: Store) ->
         MessageError("unknown", "KeyError"),
         MessageError("aborted", "interrupted"),
     ]
-    assert not chat.sync.holds_lease
+    assert not chat.sync.executor.holds_lease
     assert chat.sync.reader.state().open_messages() == ()
 
 
@@ -98,7 +98,7 @@ def test_many_tasks_share_one_handle(store: Store) -> None:
     added = [event.message for event in events(chat) if isinstance(event, ev.UserMessageAdded)]
     assert sorted(added) == sorted(f"u{number}.{turn}" for number in range(16) for turn in range(3))
     assert store.info(chat.id).messages == 16 * 4
-    assert not chat.sync.holds_lease
+    assert not chat.sync.executor.holds_lease
 
 
 @pytest.mark.promise(4)
@@ -144,11 +144,11 @@ def test_a_cancelled_wait_for_the_lease_leaves_it_to_others(engine: Engine) -> N
             with pytest.raises(asyncio.CancelledError):
                 await waiting
         async with chat.lease(wait=20.0):
-            assert not other.sync.holds_lease
+            assert not other.sync.executor.holds_lease
 
     asyncio.run(give_up())
-    assert not other.sync.holds_lease
-    assert not chat.sync.holds_lease
+    assert not other.sync.executor.holds_lease
+    assert not chat.sync.executor.holds_lease
 
 
 def test_a_waiting_caller_gets_the_lease_when_it_is_given_back(engine: Engine) -> None:
@@ -326,7 +326,7 @@ def test_a_cancelled_end_gives_the_lease_back_all_the_same(session: Session, way
         with pytest.raises(asyncio.CancelledError):
             await task
         busy.set()
-        await until(lambda: not session.holds_lease)
+        await until(lambda: not session.executor.holds_lease)
 
     asyncio.run(asyncio.wait_for(go(), 60.0))
     assert session.reader.state().open_messages() == ()

@@ -228,7 +228,7 @@ def test_a_delta_that_is_refused_later_leaves_no_message_open(store: Store) -> N
     with pytest.raises(RefusedError, match="pending; expected a part that is running"):
         reply.__exit__(None, None, None)
     assert not session.reader.state().open_messages()
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
     assert not isinstance(ContextWindow(session).next_step(), Wait)
 
 

@@ -145,7 +145,7 @@ def test_an_interrupted_finish_is_finished(
         talk()
     assert isinstance(finished := last(session), ev.MessageFinished)
     assert (finished.reason, finished.error) == ("stop", None)
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
 
 
 @pytest.mark.parametrize("block", ["reply", "lease", "store"])

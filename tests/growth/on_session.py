@@ -210,7 +210,6 @@ SESSION: Table = {
     "Session.head": constant(lambda at, _: at.long.head()),
     "Session.history, the newest 50": constant(lambda at, _: _consumed(at.long.history(after=_tail(at)))),
     "Session.history, all": history(lambda at, _: _consumed(at.long.history()), _ALL),
-    "Session.holds_lease": constant(lambda at, _: at.long.holds_lease),
     "Session.info": constant(lambda at, _: at.long.info),
     "SessionReader.inherited, by a fork from now": constant(lambda at, _: at.long.reader.inherited(at.long.version)),
     "SessionReader.inherited_redactions": constant(lambda at, _: at.long.reader.inherited_redactions()),

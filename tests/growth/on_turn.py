@@ -66,6 +66,10 @@ TURN: Table = {
     "Session.turn": constant(_turn, _request),
     "Session.turn, asked again": constant(_turn, _answered),
     "AsyncSession.turn": constant(lambda at, request: at.awaited(_in_a_task(at, request)), _request),
+    "Session.turn_state": constant(lambda at, request: at.long.turn_state(request), _answered),
+    "AsyncSession.turn_state": constant(
+        lambda at, request: at.awaited(AsyncSession(at.long).turn_state(request)), _answered
+    ),
     "Turn.patience": constant(lambda _, turn: turn.patience(), _failed),
     "Turn.mine": constant(lambda _, turn: turn.mine, _failed),
     "Turn.begin": constant(lambda _, turn: turn.begin(), _failed),

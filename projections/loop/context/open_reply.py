@@ -32,7 +32,7 @@ def require_no_reply(session: Session, state: WindowState) -> None:
     """Refuse to open a reply while another is open, or without the lease."""
     if state.open_reply is not None and state.open_reply.is_open:
         raise RefusedError("a reply is open", expected="its end")
-    if not session.holds_lease:
+    if not session.executor.holds_lease:
         raise RefusedError("the lease is not held", expected="`with ContextWindow(…) as window`")
 
 

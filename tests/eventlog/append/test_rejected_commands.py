@@ -296,7 +296,7 @@ def test_a_command_under_a_lease_of_its_own_is_told_its_own_outcome(
     monkeypatch.setattr(log, "set_lease", busy_at_the_end)
     session.set_todos([])
     assert isinstance(list(session.events())[-1].event, ev.TodosSet)
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
     session.set_todos([])
     with session.pipeline():
         session.set_todos([])

@@ -378,7 +378,7 @@ def test_an_owner_that_was_quicker_is_waited_for(wait: float) -> None:
     feed = Feed(session, Interrupted(there.session(session.id), 1))
     (number,) = feed.add([{"kind": "user", "text": "told"}], wait=wait)
     assert feed.path() == [number]
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
     engine.close()
 
 

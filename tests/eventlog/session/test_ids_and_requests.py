@@ -184,7 +184,7 @@ def test_eight_threads_on_one_handle_keep_every_word_in_order(store: Store) -> N
             assert sum(span.last - span.first + 1 for span in session.history()) <= session.version
 
     run_together(8, work)
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
     texts = said(session)
     assert all(
         texts[f"t{number}.{turn}"] == "".join(f"{word} " for word in range(40))

@@ -267,7 +267,7 @@ class NamesMachine(RuleBasedStateMachine):
         self.reply = None
         with stack:
             reply.finish()
-        assert not session.holds_lease
+        assert not session.executor.holds_lease
 
     @precondition(lambda self: self.reply is not None)
     @rule()

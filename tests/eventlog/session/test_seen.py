@@ -259,7 +259,7 @@ def test_a_view_is_a_view_or_a_version(engine: Engine) -> None:
     with pytest.raises(CallError, match=f"is at version {before}"):
         asyncio.run(awaited())
     assert session.version == before
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
 
 
 def test_a_turn_that_took_over_has_seen_what_was_there(engine: Engine) -> None:

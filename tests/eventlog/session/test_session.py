@@ -120,7 +120,7 @@ def test_a_command_is_one_durable_event(engine: Engine, command: Callable[[Sessi
     other = engine.open().session(session.id)
     assert last(other) == event
     assert other.version == session.version == 2
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
 
 
 def test_pins_are_set_and_taken_away(store: Store) -> None:
@@ -218,7 +218,7 @@ def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
             raise stop
         assert last(session) == ev.MessageFinished(reply.id, None, MessageError("aborted", "interrupted"))
     assert session.reader.state().open_messages() == ()
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
 
 
 def test_a_refused_command_writes_nothing(store: Store) -> None:

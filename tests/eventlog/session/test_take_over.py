@@ -173,7 +173,7 @@ def test_another_task_of_the_process_takes_the_lease(engine: Engine) -> None:
         assert (caught[0].deltas, caught[0].epoch, caught[0].current) == (0, 1, 2)
         assert texts(session)["t"] == "all of it"
         assert settled(session) == ["taken over"]
-        assert not session.holds_lease
+        assert not session.executor.holds_lease
         with session.lease() as lease:
             assert lease.epoch == 3
         assert verify(store, deep=True).sound

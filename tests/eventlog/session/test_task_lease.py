@@ -68,7 +68,7 @@ def test_a_lease_left_in_a_store_that_is_gone_stops_no_other(engine: Engine) -> 
     with engine.open() as store:
         session = store.session("s")
         set_todos(session)
-        assert not session.holds_lease
+        assert not session.executor.holds_lease
 
 
 def test_a_reply_gives_back_only_a_lease_of_its_own(store: Store) -> None:
@@ -79,9 +79,9 @@ def test_a_reply_gives_back_only_a_lease_of_its_own(store: Store) -> None:
         reply.begin()
         reply.finish()
         assert lease.live
-        assert session.holds_lease
+        assert session.executor.holds_lease
         set_todos(session)
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
 
 
 @pytest.mark.promise(4)

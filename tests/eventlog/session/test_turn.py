@@ -96,7 +96,7 @@ def test_a_turn_is_answered_by_the_first_that_asks(engine: Engine) -> None:
         assert seen(turn) == ("new", True, ())
         called = answer(session, "tool-calls")
         said = answer(session)
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
     assert seen(turn) == ("done", False, (called, said))
     for again in (session, engine.open().session("s")):
         found = asked(again)
@@ -106,6 +106,29 @@ def test_a_turn_is_answered_by_the_first_that_asks(engine: Engine) -> None:
         asked(session, "something else")
     with pytest.raises(CallError):
         session.turn("hi", cast("str", 5))
+
+
+def test_a_look_at_a_turn_takes_nothing(engine: Engine) -> None:
+    """One who looks at a turn does not answer it: no lease, no message, in any process."""
+    store = engine.open()
+    session = store.create_session(id="s")
+    both = [session, engine.open().session("s")]
+    look = AsyncSession(both[1]).turn_state
+    with pytest.raises(NotFoundError):
+        session.turn_state("r")
+    session.user("hi", request_id="r")
+    version, held = session.version, store.log.head("s")
+    assert [each.turn_state("r") for each in both] == ["pending"] * 2
+    assert (session.version, store.log.head("s")) == (version, held)
+    with session.turn("hi", "r") as turn:
+        assert turn.mine
+        assert [each.turn_state("r") for each in both] == ["running"] * 2
+        session.user("more", request_id="q", delivery="queue")
+        assert [each.turn_state("q") for each in both] == ["queued"] * 2
+        answer(session)
+        assert asyncio.run(look("r")) == "done"
+    session.rollback(before=turn.message)
+    assert [each.turn_state("r") for each in both] == ["withdrawn"] * 2
 
 
 def test_a_turn_that_no_task_answers_is_resumed(engine: Engine) -> None:
@@ -214,7 +237,7 @@ def test_a_retry_waits_for_the_task_that_runs_the_session(store: Store) -> None:
                 turn.retry()
                 assert turn.state == "done"
         other.join()
-        assert not session.holds_lease
+        assert not session.executor.holds_lease
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, ConnectionResetError])
@@ -286,7 +309,7 @@ def test_the_right_to_answer_goes_to_children_and_ends_with_the_block(store: Sto
             late.run(set_todos)
 
     asyncio.run(parent())
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
 
 
 def test_a_task_that_is_cancelled_while_it_asks_leaves_no_lease(store: Store) -> None:
@@ -313,7 +336,7 @@ def test_a_task_that_is_cancelled_while_it_asks_leaves_no_lease(store: Store) ->
             pass
 
     asyncio.run(each())
-    assert not chat.sync.holds_lease
+    assert not chat.sync.executor.holds_lease
 
 
 def test_a_failed_call_is_made_again_in_the_same_reply(store: Store) -> None:

@@ -80,7 +80,7 @@ def test_a_lease_that_rests_stands_in_no_way(engine: Engine) -> None:
     with engine.open(flush_interval=1000.0) as store, engine.open(flush_interval=1000.0) as other:
         session, beside = store.create_session(id="s"), other.create_session(id="b") and other.session("s")
         answered(session, "r0")
-        assert not session.holds_lease
+        assert not session.executor.holds_lease
         answered(beside, "r1")
         answered(session, "r2")
         with beside.lease():

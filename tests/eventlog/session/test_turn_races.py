@@ -129,7 +129,7 @@ def test_of_tasks_that_ask_at_once_one_answers(engine: Engine) -> None:
 
     asyncio.run(together())
     assert list(answers(session.sync).values()) == [1] * TASKS * 2
-    assert not session.sync.holds_lease
+    assert not session.sync.executor.holds_lease
     tally(f"turns that four tasks ask for at once ({engine.name})", TASKS * 2)
 
 

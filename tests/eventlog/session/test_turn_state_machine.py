@@ -313,6 +313,16 @@ class TurnMachine(RuleBasedStateMachine):
             }
             assert state.open_messages() == ()
 
+    @invariant()
+    def a_look_tells_the_same(self) -> None:
+        """Both processes tell the state of each turn as to one who asks and cannot answer."""
+        for request, message in getattr(self, "questions", {}).items():
+            expected = self.model.expected(message)
+            state = expected.state
+            if self.model.holder is not None and not expected.final:
+                state = "queued" if self.model.is_queued(message) else "running"
+            assert {session.turn_state(request) for session in self.sessions} == {state}
+
     def teardown(self) -> None:
         """Close the stores."""
         if hasattr(self, "engine"):

@@ -85,7 +85,7 @@ def test_a_loop_of_coroutines_runs_to_its_end(store: Store) -> None:
     assert [step.verdict for step in audit(session) if step.purpose == "turn"] == ["match"] * 8
     (failure,) = [span.item for span in session.reader.spans() if isinstance(span.item, ev.ToolFailed)]
     assert failure.error == "FileNotFoundError: f3"
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
 
 
 async def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> None:
@@ -188,7 +188,7 @@ async def test_subtasks_are_coroutines(store: Store) -> None:
         (INTERRUPTED, True),
     ]
     assert session.reader.state().open_messages() == ()
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
 
 
 class Closing:
@@ -416,7 +416,7 @@ async def test_a_window_of_asyncio_has_every_command(store: Store) -> None:
         assert (await window.compact()).completed
         assert await window.undo() == "compaction"
         await window.save()
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
     assert [span.item.error for span in session.reader.spans() if isinstance(span.item, ev.ToolFailed)] == [
         "ValueError: no"
     ]

@@ -120,7 +120,7 @@ def test_a_turn_calls_tools_and_ends(engine: Engine) -> None:
     assert "not a JSON object" in found[1].output
     assert (found[2].output, found[2].error) == ("ValueError: no {}", True)
     assert texts(ModelView.of(session).messages)[-1] == "five"
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
 
 
 def test_a_tool_runs_only_after_its_running_is_durable_and_its_result_is_before_the_next_call(engine: Engine) -> None:
@@ -355,7 +355,7 @@ def test_a_compaction_is_performed_whole_also_without_the_lease(engine: Engine) 
     assert result is not None
     assert result.reason == ""
     assert session.reader.state().compaction_in_force() is not None
-    assert not session.holds_lease
+    assert not session.executor.holds_lease
 
 
 def test_a_compaction_that_a_crash_broke_off_is_carried_out_again(engine: Engine) -> None:

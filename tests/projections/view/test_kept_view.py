@@ -190,7 +190,7 @@ def test_a_long_replay_leaves_a_checkpoint_where_it_may_be_stored(tmp_path: Path
         ModelView.of(session)
         assert stored(session) == [session.version]
         assert session.head() == head
-        assert not session.holds_lease
+        assert not session.executor.holds_lease
 
 
 def test_a_small_view_of_many_events_leaves_checkpoints_as_it_goes(store: Store) -> None:

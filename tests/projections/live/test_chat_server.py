@@ -142,3 +142,27 @@ async def test_a_question_that_never_came_is_sent_again(tmp_path: Path) -> None:
         lost = {"id": "q2", "role": "user", "parts": [{"type": "text", "text": "two"}]}
         await chat._make([*chat.messages, lost], trigger="regenerate-message")
         assert said(store) == ["one", "You said: one", "two", "You said: two"]
+
+
+async def test_a_stopped_question_is_answered_again(tmp_path: Path) -> None:
+    """`regenerate` after "stop" gives a whole answer, also where none had begun, and again."""
+    async with served(tmp_path / "store", 5) as (post, store):
+        chat, words = Chat(post), " ".join(f"word{number}" for number in range(20))
+        session = store.open_session(("chat", "one"))
+        session.user(words, request_id="q1")
+        session.interrupt()
+        question = {"id": "q1", "role": "user", "parts": [{"type": "text", "text": words}]}
+        assert await chat._make([question], trigger="submit-message") == ""  # the same request: still stopped
+        for _ in range(2):
+            again = asyncio.ensure_future(chat._make([question], trigger="regenerate-message"))
+            await asyncio.sleep(0.4)
+            session.interrupt()
+            assert await again == ""
+            cut = Transcript(session).page(1)[0].id
+            assert said(store)[-1] not in {words, f"You said: {words}"}
+        chat.messages = [question, {"id": cut, "role": "assistant", "parts": []}]
+        await chat.regenerate(cut)
+        assert said(store) == [words, f"You said: {words}"]
+        await chat.send("q2", "more")
+        assert said(store)[2:] == ["more", "You said: more"]
+        assert store.unfinished() == []

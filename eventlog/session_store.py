@@ -18,7 +18,7 @@ from eventlog.history.catalog import SessionInfo, info_of, is_shelf
 from eventlog.history.name_streams import Name, named_heads
 from eventlog.history.session_page import SessionPage, page_of
 from eventlog.session.inputs import model_of
-from eventlog.session.registry import check_session_id
+from eventlog.session.registry import check_scope, check_session_id
 from eventlog.session.session import Session, Sessions, handle_of
 from eventlog.session.session_names import Names, begin_named, open_named
 from eventlog.session.shelf import Shelf, open_shelf, shelf_names
@@ -92,6 +92,7 @@ class SessionStore(Sessions):
             head_of(self.log, parent)
         started = ev.SessionStarted(title, scope, directory, agent, model_of(model), parent, origin)
         validate(started)
+        check_scope(scope)
         return open_named(
             self, name, id, lambda new, given: begin_session(self, started, id=new, time=time, then=[given])
         )

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 _ESCAPE = "\U0010ffff"
 _TO_ESCAPE = re.compile("[\ud800-\udfff\U0010ffff]")
+_LONE = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile("\U0010ffff(?:\U0010ffff|([0-9a-f]{4}))")
 
 
@@ -34,3 +35,8 @@ def escape(text: str) -> str:
 def unescape(text: str) -> str:
     """Return the text that was escaped."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else _ESCAPE, text)
+
+
+def readable(text: str) -> str:
+    """Return a text with U+FFFD for each lone surrogate: any response can have it."""
+    return text if text.isascii() else _LONE.sub("\ufffd", text)

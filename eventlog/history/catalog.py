@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.codec.batch import decode_value
 from eventlog.codec.payload import decode_encrypted_value, is_encrypted, is_foreign
+from eventlog.codec.surrogates import readable
 from eventlog.errors import DamagedError
 from eventlog.history.ranges import Range, merged
 from eventlog.log.commit import Head
@@ -220,7 +221,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     `unpriced` calls have no known price. `messages` are those neither removed nor rolled back, of a
     fork the inherited ones, too; `events` are its own. `locked` says that it is encrypted and its
     key is missing. On a page of `Store.newest_sessions`, `state` says whether a loop runs it, or
-    has to go on with it.
+    has to go on with it. In `title`, `directory`, `agent` and `note` U+FFFD stands for a lone
+    surrogate, as half an emoji is; the events keep it.
     """
 
     id: str
@@ -268,7 +270,7 @@ def info_of(head: Head) -> SessionInfo:
     entry, locked = entry_of(head), is_encrypted(head.entry)
     return SessionInfo(
         id=head.session,
-        title=entry.title,
+        title=readable(entry.title),
         parent=entry.parent,
         scope="" if locked else entry.scope,  # what is in clear is no scope, but a name of one
         created=head.created,
@@ -277,8 +279,8 @@ def info_of(head: Head) -> SessionInfo:
         events=head.version - head.base,
         messages=head.messages,
         archived=entry.archived,
-        directory=entry.directory,
-        agent=entry.agent,
+        directory=readable(entry.directory),
+        agent=readable(entry.agent),
         origin=entry.origin,
         fork_of=entry.fork_of,
         forked_at=entry.forked_at or None,
@@ -289,5 +291,5 @@ def info_of(head: Head) -> SessionInfo:
         locked=locked,
         calls=entry.calls,
         name=entry.name,
-        note=entry.note,
+        note=readable(entry.note),
     )

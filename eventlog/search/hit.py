@@ -26,7 +26,10 @@ class SearchHit(msgspec.Struct, frozen=True):
     tool: str
     """Name of the tool, of a call or a result."""
     snippet: str
-    """A piece of the text around the first words that were found."""
+    """A piece of the text around the first words that were found.
+
+    U+FFFD stands for a lone surrogate.
+    """
     found: tuple[tuple[int, int], ...]
     """Where the words are in the snippet: first character, and the one behind the last."""
     before: bool

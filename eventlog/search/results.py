@@ -12,6 +12,7 @@ from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
+from eventlog.codec.surrogates import readable
 from eventlog.errors import DamagedError
 from eventlog.log.contract import Log
 from eventlog.search.asked import Asked, label_of
@@ -154,7 +155,7 @@ class Results:
             message=begun.message,
             part=begun.part,
             tool=begun.tool,
-            snippet=cut.text,
+            snippet=readable(cut.text),
             found=cut.found,
             before=cut.before or row.start > 0,
             after=cut.after,

@@ -37,6 +37,12 @@ def check_session_id(id: str) -> None:
     ids.size_of("a session id", id)
 
 
+def check_scope(scope: str) -> None:
+    """Raise `CallError` unless a session may have this scope."""
+    require(str, scope, "a scope is a str")
+    ids.size_of("a scope", scope)
+
+
 class SessionRegistry:
     """The executors of one store, by the id of their session.  Safe across threads.
 
@@ -90,6 +96,8 @@ class SessionRegistry:
         session = ids.check_id("session", id or host.new_id("ses_"))
         if not isinstance(first, ev.ShelfStarted):
             check_session_id(session)
+        if isinstance(first, ev.SessionStarted):
+            check_scope(first.scope)
         streams: list[StreamRange] = []
         state = State()
         if isinstance(first, ev.SessionForked):

@@ -23,6 +23,8 @@ from typing import Any
 from eventlog import events as ev
 from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
+from eventlog.history.ancestry import head_of
+from eventlog.history.catalog import entry_of
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.importers.opencode.emit import Timed, export_of
 from eventlog.importers.opencode.messages import problem_of
@@ -203,7 +205,7 @@ def _info(session: Session, events: list[PlacedEvent], defaults: SessionDefaults
     spent = total(usage_by_model(session.reader.spans()))
     info.update(
         id=session_id(session.id),
-        title=shown.title,
+        title=entry_of(head_of(session.store.log, session.id)).title,
         cost=float(spent.cost),
         tokens=tokens_record(spent.tokens),
     )

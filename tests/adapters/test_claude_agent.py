@@ -31,6 +31,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog import CallError, NotFoundError, import_file, session_store
+from eventlog import events as ev
 from eventlog.adapters.claude_agent import EverdeltaSessionStore
 from eventlog.adapters.claude_uuids import uuid_of
 from eventlog.importers.common.remainder import emit
@@ -343,6 +344,20 @@ def test_a_sub_path_that_begins_while_its_session_is_deleted_goes(
     assert list(engine.open().sessions()) == []
     with pytest.raises(NotFoundError):
         asyncio.run(late.append(SUB, prompts("late")))
+
+
+def test_a_title_that_is_told_again_is_set_once(engine: Engine) -> None:
+    """Also one with half an emoji, which lists show otherwise."""
+    store = EverdeltaSessionStore(engine.open())
+
+    async def play() -> None:
+        await store.append(KEY, prompts("shared"))
+        for _ in range(3):
+            await store.append(KEY, [{"type": "custom-title", "customTitle": "half \ud83d", "sessionId": SESSION}])
+
+    asyncio.run(play())
+    events = [recorded.event for recorded in store.session(KEY).events()]
+    assert [event.title for event in events if isinstance(event, ev.SessionRenamed)][1:] == ["half \ud83d"]
 
 
 @pytest.mark.parametrize("mode", ["embedded", ENCRYPTED])

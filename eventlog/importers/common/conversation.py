@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from eventlog import events as ev
+from eventlog.codec.surrogates import readable
 from eventlog.importers.common.conversation_parts import (
     ABORTED,
     NOTHING_KEPT,
@@ -96,7 +97,7 @@ class Conversation:
 
     def rename(self, time: int, title: str, part: str | None = None) -> None:
         """Set the session's title, if it is a new one; `part` is the part that it quotes."""
-        if title and title != self.title_now():
+        if title and readable(title) != readable(self.title_now()):
             self.title = title
             self.add(time, ev.SessionRenamed(title, part))
 

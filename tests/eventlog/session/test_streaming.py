@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 
+import msgspec
 import pytest
 
 from eventlog import AsyncSession, Session
@@ -14,6 +16,7 @@ from eventlog.errors import CallError, LimitError, RefusedError
 from eventlog.session.text_stream import MAX_DELTA
 from eventlog.store import Store
 from eventlog.values import Attachment, Body, File, Subtask, Text, Truncation
+from projections.exports.opencode import opencode_export
 from tests.support.engines import Engine
 from tests.support.sample_sessions import ODD, said
 
@@ -145,7 +148,7 @@ def test_clock_and_ids_are_the_callers(engine: Engine) -> None:
 def test_lone_surrogates_are_kept_everywhere(engine: Engine) -> None:
     """Lone surrogates are kept exactly in titles, texts, deltas, bodies, results and ids."""
     store = engine.open()
-    session = store.create_session(title=ODD, scope=ODD)
+    session = store.create_session(title=ODD)
     session.user(ODD)
     session.user(ODD * INLINE)
     with session.assistant() as reply:
@@ -158,9 +161,9 @@ def test_lone_surrogates_are_kept_everywhere(engine: Engine) -> None:
         reply.finish()
     store.close()
     with engine.open() as again:
-        assert again.info(session.id).title == ODD
-        assert again.info(session.id).scope == ODD
         events = [recorded.event for recorded in again.session(session.id).events()]
+        assert isinstance(events[0], ev.SessionStarted)
+        assert events[0].title == ODD
         texts = [
             again.text(event.kind.text)
             for event in events
@@ -169,6 +172,29 @@ def test_lone_surrogates_are_kept_everywhere(engine: Engine) -> None:
         assert texts == [ODD, ODD * INLINE, ""]
         assert said(again.session(session.id)) == {"part" + ODD: ODD + "\udfff", call.id: ODD}
         assert next(again.text(event.output) for event in events if isinstance(event, ev.ToolCompleted)) == ODD * INLINE
+
+
+def test_what_lists_give_back_is_text_for_any_response(engine: Engine) -> None:
+    """A list, a search and a fork have U+FFFD for half an emoji; a scope with one is refused."""
+    store = engine.open()
+    half = "half \ud83d"
+    session = store.create_session(title=half, scope="é", directory=half, agent=half)
+    session.set_note(half)
+    session.user(f"{half} emoji")
+    renamed = store.create_session(scope="é")
+    renamed.rename(half)
+    infos = [*store.newest_sessions("é").sessions, *store.sessions(), renamed.info, session.fork().info]
+    hits = store.search("emoji").hits
+    assert hits
+    for each in (*infos, *hits):
+        msgspec.json.encode(each)
+    assert {info.title for info in infos} == {"half \ufffd"}
+    assert opencode_export(renamed)["info"]["title"] == half  # nothing is lost
+    assert (session.info.note, session.info.directory, session.info.agent) == ("half \ufffd",) * 3
+    for begin in (store.create_session, partial(store.open_session, ("chat", "1"))):
+        with pytest.raises(CallError):
+            begin(scope=half)
+    assert not [*store.sessions(format="chat")]
 
 
 @pytest.mark.promise(14)

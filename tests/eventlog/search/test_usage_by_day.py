@@ -193,6 +193,20 @@ def test_a_fork_and_a_rollback_count_once_what_was_spent(store: Store) -> None:
     agree(store)
 
 
+def test_users_of_a_tenant_are_apart_and_its_sum_is_theirs(store: Store) -> None:
+    """With the scope "tenant/user" lists, search and erasure are a user's, and sums a tenant's."""
+    for number, scope in enumerate(("acme/ann", "acme/bob", "acme 2/ann"), 1):
+        session = store.create_session(scope=scope)
+        session.user(f"salary of {scope}")
+        spend(session, Usage(Tokens(number)))
+    assert [hit.snippet for hit in store.search("salary", scope="acme/bob").hits] == ["salary of acme/bob"]
+    assert [info.scope for info in store.newest_sessions("acme/ann").sessions] == ["acme/ann"]
+    days = store.usage_by_day(wait=None).days
+    assert sum(day.tokens.input for day in days if day.scope.startswith("acme/")) == 3
+    store.erase_scope("acme/ann")
+    assert {info.scope for info in store.sessions()} == {"acme/bob", "acme 2/ann"}
+
+
 def test_days_scopes_and_models_are_chosen(tmp_path: Path) -> None:
     """Filters leave the days that begin in a time, and those of one scope and model."""
     times = [0]

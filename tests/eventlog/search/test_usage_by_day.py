@@ -194,7 +194,7 @@ def test_a_fork_and_a_rollback_count_once_what_was_spent(store: Store) -> None:
 
 
 def test_users_of_a_tenant_are_apart_and_its_sum_is_theirs(store: Store) -> None:
-    """With the scope "tenant/user" lists, search and erasure are a user's, and sums a tenant's."""
+    """With the scope "tenant/user" lists, search and erasure are for one user."""
     for number, scope in enumerate(("acme/ann", "acme/bob", "acme 2/ann"), 1):
         session = store.create_session(scope=scope)
         session.user(f"salary of {scope}")

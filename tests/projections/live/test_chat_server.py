@@ -158,8 +158,8 @@ async def test_a_stopped_question_is_answered_again(tmp_path: Path) -> None:
             await asyncio.sleep(0.4)
             session.interrupt()
             assert await again == ""
-            cut = Transcript(session).page(1)[0].id
             assert said(store)[-1] not in {words, f"You said: {words}"}
+        cut = Transcript(session).page(1)[0].id
         chat.messages = [question, {"id": cut, "role": "assistant", "parts": []}]
         await chat.regenerate(cut)
         assert said(store) == [words, f"You said: {words}"]

@@ -16,14 +16,16 @@ from projections.reports.wording import counted
 if TYPE_CHECKING:
     from eventlog import Session
 
+_before = option(
+    "--before",
+    metavar="MESSAGE|V",
+    help="Go on from right before this message (its id, or its unique beginning or end) or version.",
+)
+
 
 @command(writing_session)
 @integer("--to", least=1, metavar="V", help="The version to return to.")
-@option(
-    "--before",
-    metavar="MESSAGE|V",
-    help="Return to right before this message (its id, or its unique beginning or end) or version.",
-)
+@_before
 def rollback(session: Session, *, to: int | None, before: str | None, json: bool) -> None:
     """Return a session to an earlier version.
 
@@ -69,11 +71,7 @@ def _place(session: Session, word: str) -> tuple[int | None, str | None]:
 
 @command(writing_session)
 @integer("--at", least=1, metavar="V", help="The version to continue from [default: the newest].")
-@option(
-    "--before",
-    metavar="MESSAGE|V",
-    help="Continue from right before this message (its id, or its unique beginning or end) or version.",
-)
+@_before
 def fork(session: Session, *, at: int | None, before: str | None, json: bool) -> None:
     """Start a new session that continues this one.
 

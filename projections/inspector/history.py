@@ -15,7 +15,6 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.values import Opaque, Reasoning, Text, Tokens, Tool
 from projections.inspector.comparison import shortened
 from projections.inspector.large_text import MOST
-from projections.inspector.message_json import shown_state
 from projections.reports.timeline import TimelineBuilder, TimelineEntry
 from projections.reports.usage import UsageTotals
 
@@ -284,6 +283,11 @@ class History:
         self.steps.append(row)
         self.rows.append(row)
         self._open[event.message] = row
+
+
+def shown_state(status: str, *, running: bool) -> str:
+    """Return the word for the state of a call; without a task that runs it no end will come."""
+    return "unfinished" if status in {"pending", "running"} and not running else status
 
 
 def is_jump(event: ev.Event) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from projections.exports.html_text import visible
 from projections.exports.readable import SILENT
 from projections.inspector.comparison import shortened
+from projections.inspector.history import shown_state
 from projections.inspector.large_text import cut, full_size
 from projections.inspector.markup import prose_html
 from projections.transcript.message_json import header_json
@@ -95,11 +96,6 @@ def part_json(part: TranscriptPart, reason: Reason, room: list[int], *, running:
     if part.kind in {"text", "reasoning"} and not is_open:
         return found | {"html": prose_html(text)}
     return found | {"text": visible(text)}
-
-
-def shown_state(status: str, *, running: bool) -> str:
-    """Return the word for the state of a call; without a task that runs it no end will come."""
-    return "unfinished" if status in {"pending", "running"} and not running else status
 
 
 def gist(given: str) -> str:

@@ -200,7 +200,7 @@ def _check_joins(path: Path, present: Options, wanted: Options) -> None:
     if wanted.lists_of is None:  # it asks for no lists, and those of the partition do it no harm
         wanted = structs.replace(wanted, lists_of=present.lists_of)
     if present != wanted:
-        raise CallError(f"{path} is open in this process with other options")
+        raise CallError(f"{path} is open in this process with other options: give the same, such as busy_timeout")
 
 
 REGISTRY = Registry()

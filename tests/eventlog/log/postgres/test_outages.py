@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import pytest
 
+import eventlog
 from eventlog.errors import BusyError, RetryError
 from eventlog.log.commit import Append
 from eventlog.log.postgres.opening import open_log
@@ -94,3 +96,28 @@ def test_a_request_repeated_while_the_server_is_away_is_sent_again(own: Server) 
             own.start()
         assert {session.user("more", request_id="r") for _ in range(2)} == {session.reader.state().last_user()}
         assert session.reader.state().visible == 2
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_store_waits_as_long_as_the_program_says(own: Server, tmp_path: Path, *, encrypted: bool) -> None:
+    """Lists and commands of a store, encrypted or not, give up after its `busy_timeout`."""
+    keys = tmp_path / "keys" if encrypted else None
+    with eventlog.open(own.new_schema(), keys=keys, busy_timeout=1.0, connections=2) as store:
+        session = store.create_session(scope="h")
+        calls: list[Callable[[], object]] = [
+            lambda: store.newest_sessions("h"),
+            lambda: store.info(session.id),
+            lambda: session.user("Why two a day?", request_id="r"),
+        ]
+        own.stop()
+        try:
+            for call in calls:
+                begun = time.monotonic()
+                with pytest.raises(RetryError):
+                    call()
+                assert time.monotonic() - begun < 5
+            assert not store.log.stopped
+        finally:
+            own.start()
+        session.user("Why two a day?", request_id="r")
+        assert session.info.messages == 1

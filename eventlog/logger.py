@@ -1,11 +1,12 @@
 """The engine's logger, made at the first message: importing does not load `logging`.
 
-What is logged has no content of conversations in it. The engines of the log have loggers of their
-own.
+A line has no content of conversations in it, no id and no address. Texts of errors may have them:
+a line has `kind_of` the error in their place.
 """
 
 from __future__ import annotations
 
+from errno import errorcode
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,3 +18,13 @@ def logger() -> Logger:
     import logging
 
     return logging.getLogger("eventlog")
+
+
+def kind_of(error: BaseException) -> str:
+    """The type of an error, and of its cause: `BusyError caused by OSError ENOSPC`."""
+    return " caused by ".join(_named(each) for each in (error, error.__cause__) if each is not None)
+
+
+def _named(error: BaseException) -> str:
+    code = errorcode.get(error.errno) if isinstance(error, OSError) and error.errno is not None else None
+    return type(error).__name__ if code is None else f"{type(error).__name__} {code}"

@@ -37,7 +37,7 @@ from eventlog.errors import (
     RefusedError,
     StopError,
 )
-from eventlog.logger import logger
+from eventlog.logger import kind_of, logger
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import allowed_deltas, decide, needs_no_lease
 
@@ -209,7 +209,7 @@ class AcceptedCommands:
             return
         self._metrics.failures += 1
         if not (isinstance(error, AlreadyExistsError) or (conflict and sent.is_conditional)):  # lost races are answers
-            logger().warning("session %s: an append failed: %s", self.session, type(error).__name__)
+            logger().warning("an append failed: %s", kind_of(error))
         if isinstance(error, FencedError):
             error = self._fenced(sent, error)
         if isinstance(error, LimitError):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from eventlog.append.metrics import Metrics
 from eventlog.bell import Bell
 from eventlog.errors import StopError
-from eventlog.logger import logger
+from eventlog.logger import kind_of, logger
 
 if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
@@ -126,7 +126,7 @@ class Flusher:
         None: the thread sleeps until it is woken.
         """
         with self._lock:
-            dirty, leased = list(self._dirty.values()), list(self._leased.items())
+            dirty, leased = list(self._dirty.values()), list(self._leased.values())
             self._armed = self.soon = False
         self._metrics.flushes += bool(dirty)
         begun = perf_counter_ns()
@@ -151,11 +151,11 @@ class Flusher:
             if not self._dirty and store is not None:
                 _UNFLUSHED.discard(store)
         now, rests = self._clock(), False
-        for session, (renew, _) in leased:
+        for renew, _ in leased:
             try:
                 rests = renew(now, self._lease_ttl) or rests
             except Exception as error:  # noqa: BLE001 - the thread goes on for all other sessions
-                logger().warning("session %s: the lease was not renewed: %s", session, type(error).__name__)
+                logger().warning("a lease was not renewed: %s", kind_of(error))
         if rests:
             return self.interval / 2
         if dirty:
@@ -172,7 +172,7 @@ class Flusher:
                 self._dirty.pop(writer.session, None)
             return False
         except Exception as error:  # noqa: BLE001 - the thread goes on for all other sessions
-            logger().warning("session %s: a flush failed: %s", writer.session, type(error).__name__)
+            logger().warning("a flush failed: %s", kind_of(error))
             return False
         return True
 
@@ -182,7 +182,7 @@ class Flusher:
             try:
                 thread.start()
             except RuntimeError as error:  # what is accepted is committed by commands; the next that is will try again
-                logger().warning("the thread that flushes cannot be started: %s", error)
+                logger().warning("the thread that flushes cannot be started: %s", kind_of(error))
                 return
             self._thread = thread
 
@@ -205,6 +205,6 @@ def _run(flusher: weakref.ref[Flusher], bell: Bell) -> None:
         try:
             pause = living.tick()
         except Exception as error:  # noqa: BLE001 - what is accepted must be committed
-            logger().warning("the thread that flushes goes on after a %s", type(error).__name__)
+            logger().warning("the thread that flushes goes on after a %s", kind_of(error))
             pause = living.interval
         del living

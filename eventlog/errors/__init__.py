@@ -37,7 +37,7 @@ EventlogError
 │   ├── TooNewError             written by a newer program
 └── StopError               this handle cannot go on: close it and open again
     ├── FencedError             the lease epoch is over; another owner runs the session
-    ├── PoisonedError           a write failed, or a server lost one: what is stored is unknown
+    ├── PoisonedError           a write failed or was lost, or the store was moved
     ├── ClosedError             the store or the session handle is closed
     ├── ForkedProcessError      the handle was opened before `os.fork()`
     ├── StorageError            the system refuses the store: permission, room or I/O error

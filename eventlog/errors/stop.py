@@ -40,7 +40,7 @@ class FencedError(StopError):
 
 
 class PoisonedError(StopError):
-    """A write failed, or a server lost one: open the store again before anything is written."""
+    """A write failed or was lost, or the store was moved: open it again before you write."""
 
 
 class ClosedError(StopError):

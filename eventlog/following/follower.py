@@ -15,7 +15,7 @@ from time import monotonic, sleep
 
 from eventlog.errors import DataError, StopError
 from eventlog.log.contract import Log
-from eventlog.logger import logger
+from eventlog.logger import kind_of, logger
 
 BATCH = 256
 """Commits read at a time."""
@@ -119,7 +119,7 @@ class Follower:
                 self.ring_all()  # each subscription tells its caller
                 return
             except Exception as error:  # noqa: BLE001 - without the thread no watch would ever ring again
-                logger().warning("a follower goes on after a %s", type(error).__name__)
+                logger().warning("a follower goes on after a %s", kind_of(error))
                 self.ring_all()
                 sleep(LOOK)
             now = monotonic()
@@ -143,7 +143,7 @@ class Follower:
             try:
                 self._ring_beyond(log, positions, partition)
             except DataError as error:  # told by each subscription that reads it; it must not hide what comes behind
-                logger().warning("a follower passes over what it cannot read: %s", type(error).__name__)
+                logger().warning("a follower passes over what it cannot read: %s", kind_of(error))
                 positions[partition] = max(positions[partition], last)
                 self.ring_all()
 

@@ -38,12 +38,15 @@ class BackupResult(msgspec.Struct, frozen=True):
 
 
 def result_of(made: Log, cursor: str, events: Counter[str], *, whole: bool) -> BackupResult:
-    """Return the result of a copy that is `made`; `events` were copied now, by session."""
+    """Return the result of a copy that is `made`; `events` were copied now, by session.
+
+    A copy that was made whole has records of its own, too, which no commit was copied for.
+    """
     sessions = living = 0
     for head in made.heads():
         if not session_head(head).erased:
             sessions += is_session(head)
-            living += events[head.session]
+            living += head.version - head.base if whole else events[head.session]
     return BackupResult(cursor, sessions, living, whole)
 
 

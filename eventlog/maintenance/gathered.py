@@ -17,7 +17,7 @@ from threading import Lock, RLock, Timer
 from typing import TYPE_CHECKING, cast
 
 from eventlog.errors import EventlogError
-from eventlog.logger import logger
+from eventlog.logger import kind_of, logger
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Log
@@ -103,4 +103,4 @@ class Gatherer:
                 if waiting(host.log):
                     vacuum()
             except EventlogError as error:
-                logger().warning("what was erased is not removed from the files yet: %s", error)
+                logger().warning("what was erased is not removed from the files yet: %s", kind_of(error))

@@ -354,7 +354,7 @@ class LeaseKeeper:
         writer.catch_up()
         events = closing(writer.committed.state, reason)
         if events:
-            logger().info("session %s: settling what its owner left open: %d events, %s", self.id, len(events), reason)
+            logger().info("settling what the former owner of a session left open: %d events, %s", len(events), reason)
             host.counted.settled += 1
             now = host.clock()
             transact(writer, [(now, event) for event in (*events, ev.Settled(epoch, reason))], epoch=epoch)

@@ -16,7 +16,7 @@ import msgspec
 from eventlog.errors import LeaseHeldError, NotFoundError, RetryError
 from eventlog.log.commit import LeaseState
 from eventlog.log.contract import Log
-from eventlog.logger import logger
+from eventlog.logger import kind_of, logger
 
 LIVE: WeakValueDictionary[str, object] = WeakValueDictionary()
 """The hosts of the open stores of this process, which may hold leases, by the store's id."""
@@ -147,4 +147,4 @@ def release_lease(log: Log, session: str, state: LeaseState) -> None:
     try:
         log.set_lease(session, LeaseState(state.epoch, b"", 0), replaces=state)
     except RetryError as error:
-        logger().warning("session %s: the lease was not given back: %s", session, type(error).__name__)
+        logger().warning("a lease was not given back: %s", kind_of(error))

@@ -26,7 +26,6 @@ from eventlog.errors import (
     NotFoundError,
     RefusedError,
 )
-from eventlog.errors.base import cut
 from eventlog.history.ancestry import head_of
 from eventlog.history.catalog import entry_of
 from eventlog.history.name_streams import (
@@ -38,7 +37,7 @@ from eventlog.history.name_streams import (
     state_append,
     stream_of,
 )
-from eventlog.logger import logger
+from eventlog.logger import kind_of, logger
 from eventlog.validation import require
 
 if TYPE_CHECKING:
@@ -156,7 +155,7 @@ def free_erased(store: Sessions, name: Name, session: str) -> None:
         if state.session == session:
             named.write(head, FREE)
     except EventlogError as error:
-        logger().warning("session %s: its name was not freed: %s", cut(session), type(error).__name__)
+        logger().warning("the name of an erased session was not freed: %s", kind_of(error))
 
 
 class _Named:

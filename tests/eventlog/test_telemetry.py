@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from opentelemetry.metrics import CallbackOptions, MeterProvider, NoOpMeter, Observation
 
 from eventlog import telemetry
+from eventlog.append.metrics import Metrics
 from eventlog.errors import EventlogError
 from tests.support.engines import Engine
 
@@ -64,3 +66,8 @@ def test_work_is_counted(engine: Engine) -> None:
     assert (now["everdelta.store.size"] > 0) == (engine.name in {"embedded", "postgres"})
     assert SECRET not in repr(seen.callbacks)
     assert seen.read() == {}
+
+
+def test_each_counter_is_explained() -> None:
+    """The help of the counters has a line on every one of them, in their order."""
+    assert re.findall(r"^ *\* `(\w+)`: \w.+\.$", Metrics.__doc__ or "", re.MULTILINE) == list(Metrics.__struct_fields__)

@@ -20,7 +20,7 @@ from langgraph.store.base import MatchCondition
 
 from eventlog.errors import ArgumentValueError, ClosedError, EventlogError
 from eventlog.importers.common.json_lines import is_array, is_object
-from eventlog.logger import logger
+from eventlog.logger import kind_of, logger
 
 LONGEST = 240
 """Bytes of a key that is no hash."""
@@ -155,7 +155,7 @@ class TtlSweeper:
             except ClosedError:
                 break
             except EventlogError as error:
-                logger().warning("items whose time is over stay until the next sweep: %s", error)
+                logger().warning("items whose time is over stay until the next sweep: %s", kind_of(error))
         if not self.ended.done():
             self.ended.set_result(None)
 

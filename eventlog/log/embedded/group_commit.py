@@ -12,8 +12,9 @@ publishes, and tells the waiters.
 
 A request that is refused is refused alone. If the frame cannot be written, every request of the
 batch fails: with `BusyError` or `StorageError` if nothing was written (no room, no file, no
-permission, the lock is held), and the next batch is tried; else with `UnknownOutcomeError`, and
-then the log is poisoned until it is opened again: it can be read, and nothing more is written.
+permission, the lock is held), and the next batch is tried; else the log is poisoned until it is
+opened again: it can be read, and nothing more is written. The error is `PoisonedError` where
+nothing of the batch is in the store (which was moved), else `UnknownOutcomeError`.
 
 An interrupt (Ctrl-C, an exception that is thrown into a thread) may come anywhere. No request is
 lost or committed twice, and no caller hangs:
@@ -295,8 +296,9 @@ class GroupCommit:
         """
         if self._tail.poison is not None or self._tail.closed:
             return self._tail.why_closed()
-        written = self._batch is not None and self._batch.durable
-        if isinstance(error, BusyError | StorageError) and not written:
+        batch = self._batch
+        assert batch is not None
+        if isinstance(error, BusyError | StorageError) and not batch.durable:
             return error
         known = isinstance(error, EventlogError)
         if isinstance(error, DataError | StopError):  # damage, or what the system refuses: they say what to do
@@ -305,7 +307,7 @@ class GroupCommit:
             poison = PoisonedError(str(error) if known else f"the commit failed: {error!r}")
         self._refusal = self._refusal or poison
         self._tail.poison = poison
-        if known and not written and not isinstance(poison, PoisonedError):
+        if known and (not batch.ready or self._tail.journal.erased):
             return error
         unknown = UnknownOutcomeError("the write failed; open the log again to learn the outcome")
         unknown.__cause__ = error

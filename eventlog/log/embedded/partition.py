@@ -30,7 +30,7 @@ from eventlog.log.embedded.watchers import Watchers
 from eventlog.log.embedded.watermark import Watermark, marked_generation
 from eventlog.log.lists import newest_of, require_lists
 from eventlog.log.worker import Worker
-from eventlog.logger import logger
+from eventlog.logger import kind_of, logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -365,7 +365,7 @@ class Partition:
             self._fold_error = None
         except Exception as error:  # noqa: BLE001 - later folds must be tried
             if repr(error) != repr(self._fold_error):  # once, not once a second
-                logger().warning("folding failed, and will be tried again: %r", error)
+                logger().warning("folding failed, and will be tried again: %s", kind_of(error))
             self._fold_error = error
         with suppress(Exception):  # no room: a small file is made in its place when it is needed
             self.make_spare_if_due()

@@ -14,7 +14,7 @@ from eventlog.errors import CallError, EventlogError, StorageError
 from eventlog.log.embedded.directory import prepare
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.partition import Partition
-from eventlog.logger import logger
+from eventlog.logger import kind_of, logger
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,7 +161,7 @@ class Registry:
         try:
             self.leave(shared)
         except EventlogError as error:  # no caller could be told
-            logger().warning("a log that was forgotten was closed: %s", error)
+            logger().warning("a log that was forgotten was closed, and not folded: %s", kind_of(error))
 
     def before_fork(self) -> None:
         """Bring everything to a point at which a child may inherit it."""
@@ -186,7 +186,7 @@ class Registry:
         for partition in [shared.partition for shared in self.open.values()]:
             partition.close()
             if partition.failure is not None:
-                logger().warning("a log was closed at exit: %s", partition.failure)
+                logger().warning("a log was closed at exit, and not folded: %s", kind_of(partition.failure))
 
 
 def _check_joins(path: Path, present: Options, wanted: Options) -> None:
@@ -200,7 +200,7 @@ def _check_joins(path: Path, present: Options, wanted: Options) -> None:
     if wanted.lists_of is None:  # it asks for no lists, and those of the partition do it no harm
         wanted = structs.replace(wanted, lists_of=present.lists_of)
     if present != wanted:
-        raise CallError(f"{path} is open in this process with other options")
+        raise CallError(f"{path} is open in this process with other options: give the same, such as busy_timeout")
 
 
 REGISTRY = Registry()

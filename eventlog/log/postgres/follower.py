@@ -13,7 +13,7 @@ from threading import Condition
 
 from eventlog.errors import EventlogError
 from eventlog.log.worker import Worker
-from eventlog.logger import logger
+from eventlog.logger import kind_of, logger
 
 _INTEREST = 2.0
 """Seconds after a wait in which the thread goes on to look: most readers wait again."""
@@ -93,6 +93,6 @@ class Follower:
         try:
             self.note(enumerate(self._positions()))
         except Exception as error:  # noqa: BLE001 - the thread would look again at once, for ever
-            logger().warning("a follower looks again after a %s", type(error).__name__)
+            logger().warning("a follower looks again after a %s", kind_of(error))
             return self._longest
         return self._pause

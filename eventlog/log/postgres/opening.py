@@ -66,8 +66,7 @@ def _asked(connection: LogConnection, clock: ServerClock) -> Acknowledged:
     sent = clock.local()
     for (now,) in connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8"):
         clock.learn(now, sent)
-    log = logger().info if survives.survives_crash else logger().warning
-    log("postgresql: %s", survives.sentence())
+    (logger().info if survives.survives_crash else logger().warning)("postgresql: %s", survives.sentence())
     return survives
 
 

@@ -22,7 +22,7 @@ from eventlog.errors import (
     LeaseHeldError,
     NotFoundError,
 )
-from eventlog.logger import logger
+from eventlog.logger import kind_of, logger
 from eventlog.session.held_lease import POLL, Lease
 from eventlog.session.outcome import unanswered_questions
 from eventlog.session.status import is_run
@@ -345,7 +345,7 @@ def _write(child: Session, lease: Lease, run: SummaryRun, model: Model | None) -
             else:
                 reply.finish("stop")
     except EventlogError as error:
-        logger().info("the summary in session %s is lost: %s", child.id, type(error).__name__)
+        logger().info("a summary is lost: %s", kind_of(error))
     finally:
         with suppress(EventlogError):
             child.executor.release(lease)

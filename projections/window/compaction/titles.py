@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from contextlib import closing
 
-from eventlog.logger import logger
+from eventlog.logger import kind_of, logger
 from eventlog.session.inputs import model_of
 from eventlog.session.session import Session
 from eventlog.validation import require, require_function
@@ -86,7 +86,7 @@ def _asked(ask: Summarizer, request: SummaryRequest) -> tuple[Usage, list[Failed
                 if len(said) > LONGEST_ANSWER:
                     break
     except Exception as error:  # noqa: BLE001  # a title is no reason to fail
-        logger().info("no title: the model's call ended with %s", type(error).__name__)
+        logger().info("no title: the model's call ended with %s", kind_of(error))
         return usage, failed, ""
     return usage, failed, _first_line(said)
 

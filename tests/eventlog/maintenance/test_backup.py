@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import eventlog
+from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, BusyError, CallError, CursorError, UnfinishedError
 from eventlog.integrity.heads import StoreHead
 from eventlog.log.embedded.engine import open_log
@@ -67,12 +69,34 @@ def test_a_backup_has_the_heads_of_the_original(tmp_path: Path) -> None:
         assert session.version == before
 
 
-def counted(path: Path, keys: Path | None, *, others: bool = True) -> tuple[int, int]:
-    """Return the sessions and events that `verify` counts, with `others` those of all streams."""
+def erase_a_parent(store: eventlog.Store) -> None:
+    """Erase a session that a fork continues, and one that none does."""
+    store.erase("b")
+    store.erase("a", forks="keep")
+
+
+def scrub(store: eventlog.Store) -> None:
+    """Remove a redacted part."""
+    session = store.session("a")
+    part = next(event.event.part for event in session.events() if isinstance(event.event, ev.PartStarted))
+    session.redact(part)
+    store.scrub()
+
+
+def name_and_shelve(store: eventlog.Store) -> None:
+    """Begin sessions by names, erase one of them, and put values on a shelf."""
+    for key in ("chat 17", "chat 18"):
+        exchange(store.open_session(("telegram", key)))
+    store.erase(store.open_session(("telegram", "chat 18")).id)
+    store.shelf("settings").values.put("colour", "blue")
+
+
+def counted(path: Path, keys: Path | None) -> tuple[int, int]:
+    """Return the sessions and events that `verify` counts, those of all streams."""
     with eventlog.open(path, read_only=True, keys=keys) as store:
         report = verify(store)
     assert report.sound, report
-    found = [each for each in report.sessions if not each.erased and (others or each.is_session)]
+    found = [each for each in report.sessions if not each.erased]
     return sum(each.is_session for each in found), sum(each.events for each in found)
 
 
@@ -102,9 +126,26 @@ def test_a_result_counts_what_verify_counts(tmp_path: Path, *, encrypted: bool, 
     assert (second.sessions, second.events + (0 if second.whole else before)) == now
     restored = eventlog.restore(tmp_path / "b", tmp_path / "restored")
     assert (anew.sessions, anew.events) == (restored.sessions, restored.events) == now
-    if own is not None:  # its record of what was emptied is its own
-        found = counted(tmp_path / "own", tmp_path / "its keys", others=False)
-        assert (own.sessions, own.events) == found
+    if own is not None:
+        assert (own.sessions, own.events) == counted(tmp_path / "own", tmp_path / "its keys")
+
+
+@pytest.mark.parametrize("work", [erase_a_parent, scrub, name_and_shelve])
+def test_every_way_to_copy_a_store_counts_what_verify_counts(
+    tmp_path: Path, work: Callable[[eventlog.Store], object]
+) -> None:
+    """The records that a copy begins anew count, too: encrypting, or restoring to a cursor."""
+    with eventlog.open(tmp_path / "s") as store:
+        fill(store)
+        cursor = store.cursor()
+        work(store)
+        made = {"b": store.backup(tmp_path / "b"), "e": store.backup(tmp_path / "e", keys=tmp_path / "keys")}
+    made["b again"] = eventlog.restore(tmp_path / "b", tmp_path / "b again")
+    made["e again"] = eventlog.restore(tmp_path / "e", tmp_path / "e again")
+    made["earlier"] = eventlog.restore(tmp_path / "b", tmp_path / "earlier", cursor=cursor)
+    for name, copied in made.items():
+        keys = tmp_path / "keys" if name.startswith("e") and name != "earlier" else None
+        assert (copied.sessions, copied.events) == counted(tmp_path / name, keys)
 
 
 def test_a_second_backup_adds_what_is_new(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_rewriting_that_is_refused_is_left_to_the_next_program(
         store = seeded(tmp_path / "s")
         store.erase("going")
         store.close()
-    assert "not removed from the files yet: another program" in caplog.text
+    assert "not removed from the files yet: BusyError" in caplog.text
     assert files_with(tmp_path, SECRET)
     eventlog.open(tmp_path / "s").close()
     assert not files_with(tmp_path, SECRET)

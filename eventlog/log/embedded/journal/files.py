@@ -42,15 +42,25 @@ class JournalFiles:
         self._io = io
         self._file_bytes = file_bytes
         self._opened = directory.parent.stat()
+        self.used: str = ""
+        """Path of the file in use."""
+        self._used: os.stat_result
 
     def is_there(self) -> bool:
         """Whether the generation still lies at its path: it was not moved, deleted or replaced.
 
         A log holds it open, so that no other directory gets its number.
         """
-        with suppress(FileNotFoundError, NotADirectoryError):
-            return os.path.samestat(self._directory.parent.stat(), self._opened)
-        return False
+        return _lies_at(str(self._directory.parent), self._opened)
+
+    def use(self, sequence: int, fd: int) -> int:
+        """Note which file is in use, and is open; return its size."""
+        self.used, self._used = str(self.path(sequence)), os.fstat(fd)
+        return self._used.st_size
+
+    def used_is_there(self) -> bool:
+        """Whether the file in use still lies at its path: who opens the store finds it."""
+        return _lies_at(self.used, self._used)
 
     def path(self, sequence: int) -> Path:
         """Return the path of the file of this number."""
@@ -68,10 +78,7 @@ class JournalFiles:
         the path: its files are another store's.
         """
         if not self.is_there():
-            raise PoisonedError(
-                f"{self._directory} is not the directory that was opened: the store was moved, deleted or replaced;"
-                " nothing of this append was written; open the store again where it is"
-            )
+            raise misplaced(self._directory)
         salt = self._io.salt()
         fd = -1
         try:
@@ -169,6 +176,22 @@ class JournalFiles:
             io_close(fd)
             raise
         return fd
+
+
+def _lies_at(path: str, opened: os.stat_result) -> bool:
+    """Return whether a path still leads to what was opened, and may be looked at."""
+    try:
+        return os.path.samestat(os.stat(path), opened)  # noqa: PTH116 - a `Path` takes longer, and each commit looks
+    except OSError:
+        return False
+
+
+def misplaced(path: object) -> PoisonedError:
+    """Return the error for a journal that does not lie at its path any more."""
+    return PoisonedError(
+        f"{path} is missing, or another one than was opened: the store was moved, deleted or replaced while in use;"
+        " nothing more is written; close the store and open it again where it is, or restore a backup"
+    )
 
 
 def write_all(io: JournalIO, fd: int, data: bytes | bytearray, offset: int, written: int = 0) -> None:

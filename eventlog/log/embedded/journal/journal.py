@@ -13,6 +13,9 @@ When the system refuses a step of an append:
   `BusyError`, and the log goes on: nothing of the append is on disk, or it is erased.
 * Any other error, and every failed flush, poisons the journal (`PoisonedError`): it is unknown what
   is on disk. The frame's header is blanked if possible, so that no other process adopts the frame.
+
+A file that was flushed must lie at its path. Else the store was moved, deleted or replaced, and who
+opens it does not find the frame: it is erased, and the journal is poisoned.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import TYPE_CHECKING
 from eventlog.errors import BusyError, DamagedError, PoisonedError, TooNewError
 from eventlog.log.embedded.filesystem import NO_ROOM, data_end, unreadable
 from eventlog.log.embedded.journal import frames
-from eventlog.log.embedded.journal.files import FIRST_FILE_BYTES, JournalFiles, io_close, write_all
+from eventlog.log.embedded.journal.files import FIRST_FILE_BYTES, JournalFiles, io_close, misplaced, write_all
 from eventlog.log.embedded.journal.frames import FILE_HEADER_BYTES, FRAME_HEADER_BYTES, OFFSET_MASK, Frame, FrameHeader
 
 if TYPE_CHECKING:
@@ -48,6 +51,8 @@ class Journal:
         self._files = JournalFiles(directory, io, file_bytes)
         self._fd = -1
         self._salt = b""
+        self.erased: bool = False
+        """Whether a frame was refused for its place, and nothing is left of it."""
         self._size = 0
         self.middle: int = 0
         """Address in the middle of the current file: from there on a spare should be made."""
@@ -239,7 +244,7 @@ class Journal:
 
     def _opened(self, fd: int) -> None:
         """Use a descriptor as the cursor's file."""
-        self._size = os.fstat(fd).st_size
+        self._size = self._files.use(frames.sequence_of(self.address), fd)
         self.middle = (self.address & ~OFFSET_MASK) + self._size // 2
         self._fd = fd
 
@@ -318,6 +323,9 @@ class Journal:
             self._erase(offset)
             reason = self._unflushed.strerror
             raise PoisonedError(f"a flush of the journal failed: {reason} ({self._where()})") from self._unflushed
+        if not self._files.used_is_there():
+            self.erased = self._erase(offset)
+            raise misplaced(self._files.used)
 
     def make_spare(self) -> None:
         """Make a file for later, unless one waits; needs no lock."""

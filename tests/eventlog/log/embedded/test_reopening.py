@@ -5,21 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Barrier
-from typing import Any
 
 import pytest
 
-from eventlog import events as ev
-from eventlog.codec.batch import encode
 from eventlog.errors import EventlogError, PoisonedError, StopError, UnknownOutcomeError
 from eventlog.log.commit import LeaseState
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
-from eventlog.maintenance.vacuum import rewrite
 from eventlog.store import Store
 from projections import ModelView
 from projections.verify.verify import verify
@@ -170,69 +165,6 @@ def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
         assert held(fresh) == [b"kept"]
         old = fresh
     old.close()
-
-
-SMALL: dict[str, Any] = {"journal_bytes": 64 << 10, "fold_bytes": 32 << 10}
-"""Files that are folded and reused soon."""
-
-
-def ask(path: Path, many: int) -> None:
-    """Make a store with so many questions of 4 KB."""
-    with Store(open_log(path, **SMALL)) as store:
-        session = store.create_session(id="s")
-        for _ in range(many):
-            session.user(os.urandom(2048).hex())
-
-
-def append_to(log: EmbeddedLog, kept: list[bytes]) -> None:
-    """Append until it is refused; add what was acknowledged."""
-    for _ in range(100):
-        payload = encode([(1, ev.InterruptRequested(os.urandom(2048).hex()))], 1)
-        put(log, payload)
-        kept.append(payload)
-
-
-def moved(path: Path) -> Path:
-    """Move a store away, as an operator does before another one takes its place."""
-    return path.rename(path.with_name("moved"))
-
-
-def deleted(path: Path) -> None:
-    """Delete a store that is in use."""
-    shutil.rmtree(path)
-
-
-@pytest.mark.promise(1, 12)
-@pytest.mark.parametrize("goes", [moved, deleted])
-@pytest.mark.parametrize("comes", ["another store", "its backup", "nothing"])
-def test_a_writer_leaves_what_took_the_place_of_its_store_alone(
-    tmp_path: Path, goes: Callable[[Path], Path | None], comes: str
-) -> None:
-    """Promises 1, 12: a store that is moved or deleted in use refuses to write elsewhere."""
-    path, backup = tmp_path / "s", tmp_path / "backup"
-    ask(path, 40)
-    shutil.copytree(path, backup)
-    old = open_log(path, **SMALL)
-    left = goes(path)
-    if comes == "another store":
-        ask(path, 120)
-    elif comes == "its backup":
-        shutil.copytree(backup, path)
-    there = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    with pytest.raises(StopError):
-        rewrite(old)
-    kept = held(old)
-    with pytest.raises(UnknownOutcomeError):
-        append_to(old, kept)
-    with pytest.raises(PoisonedError, match="moved, deleted or replaced"):
-        append_to(old, [])
-    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == there
-    if left is not None:
-        with closing(open_log(left)) as log:
-            assert (log.check(), held(log)) == ([], kept)
-    with suppress(PoisonedError):
-        old.close()
-    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == there
 
 
 def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

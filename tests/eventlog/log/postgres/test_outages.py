@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+import eventlog
 from eventlog.errors import BusyError, RetryError
 from eventlog.log.commit import Append
 from eventlog.log.postgres.opening import open_log
 from eventlog.store import Store
 from tests.support.postgres_server import Server
 from tests.support.sample_sessions import begin
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +99,63 @@ def test_a_request_repeated_while_the_server_is_away_is_sent_again(own: Server) 
             own.start()
         assert {session.user("more", request_id="r") for _ in range(2)} == {session.reader.state().last_user()}
         assert session.reader.state().visible == 2
+
+
+def when_back(call: Callable[[], T]) -> T:
+    """Make a call again until the server answers."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return call()
+        except RetryError:
+            if time.monotonic() > until:
+                raise
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_store_waits_as_long_as_the_program_says(own: Server, tmp_path: Path, *, encrypted: bool) -> None:
+    """Lists and commands of a store, encrypted or not, give up after its `busy_timeout`."""
+    keys = tmp_path / "keys" if encrypted else None
+    with eventlog.open(own.new_schema(), keys=keys, busy_timeout=1.0, connections=2) as store:
+        session = store.create_session(scope="h")
+        calls: list[Callable[[], object]] = [
+            lambda: store.newest_sessions("h"),
+            lambda: store.info(session.id),
+            lambda: session.user("Why two a day?", request_id="r"),
+        ]
+        own.stop()
+        try:
+            for call in calls:
+                begun = time.monotonic()
+                with pytest.raises(RetryError):
+                    call()
+                assert time.monotonic() - begun < 5
+            assert not store.log.stopped
+        finally:
+            own.start()
+        when_back(lambda: session.user("Why two a day?", request_id="r"))
+        assert when_back(lambda: session.info.messages) == 1
+
+
+def test_a_health_check_learns_soon_that_the_server_is_away(own: Server) -> None:
+    """A check with a store of its own is told in seconds, and `failures` counts what was lost."""
+    address = own.new_schema()
+    with (
+        eventlog.open(address, busy_timeout=5) as store,
+        eventlog.open(address, busy_timeout=1, connections=1) as check,
+    ):
+        session = store.create_session()
+        check.cursor()
+        own.stop()
+        try:
+            begun = time.monotonic()
+            with pytest.raises(BusyError):
+                check.cursor()
+            assert time.monotonic() - begun < 4
+            with pytest.raises(RetryError):
+                session.user("Why two a day?", request_id="r")
+            assert store.metrics().failures == 1
+            assert not store.log.stopped
+        finally:
+            own.start()
+        assert when_back(check.cursor) == when_back(store.cursor)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import shlex
 from collections.abc import Mapping
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from msgspec.structs import asdict
 
 from eventlog import Allow, Deny, Edit
 from eventlog.errors import CallError, RefusedError
+from eventlog.log.embedded.engine import EmbeddedLog
+from eventlog.open_log import server_log, shown
 from projections.inspector.comparison import shortened
 from projections.inspector.large_text import MOST
 
@@ -40,8 +43,20 @@ class AskedCalls:
         return {"calls": [self._shown(session.id, call) for call in session.asked_calls()], "answers": self._answers}
 
     def _shown(self, session: str, call: AskedCall) -> dict[str, Any]:
-        token = {"token": self._token(session, call)} if self._answers else {}
-        return {**shortened(asdict(call), MOST), "part": call.part, "session": call.session, **token}
+        way = {"token": self._token(session, call)} if self._answers else {"commands": self._commands(session, call)}
+        return {**shortened(asdict(call), MOST), "part": call.part, "session": call.session, **way}
+
+    def _commands(self, session: str, call: AskedCall) -> list[str]:
+        """Return the lines for a shell that answer for a call; none if no command can."""
+        store, names = command_options(self._store), [session, call.part]
+        if store is None:
+            return []
+        edit = ["--edit", _one_line(call.arguments)]
+        end = ["--"] if any(name.startswith("-") for name in names) else []
+        return [
+            shlex.join(["eventlog", *store, "answer", *how, "--by", "NAME", *end, *names])
+            for how in (["--allow"], ["--deny", "--reason", "WHY"], edit)
+        ]
 
     def answer(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Answer for a call as the page was asked to.
@@ -76,3 +91,29 @@ class AskedCalls:
     def _token(self, session: str, call: AskedCall) -> str:
         said = json.dumps([session, asdict(call)]).encode()
         return hmac.new(self._secret, said, "sha256").hexdigest()
+
+
+def command_options(store: Store) -> list[str] | None:
+    """Return the options with which a command opens a store, without passwords; else None."""
+    log, server = store.log, server_log(store.log)
+    engine = log.engine
+    if server is not None:
+        place = shown(server.address)
+    elif isinstance(engine, EmbeddedLog):
+        place = str(engine.path.absolute())
+    else:
+        return None
+    if log is engine:
+        return ["--store", place]
+    from eventlog.encryption.log import EncryptedLog
+
+    keys = log.key_file if isinstance(log, EncryptedLog) else None
+    return None if keys is None else ["--store", place, "--key-file", str(keys)]
+
+
+def _one_line(arguments: str) -> str:
+    """Return JSON arguments that a terminal takes as they are."""
+    try:
+        return json.dumps(json.loads(arguments), ensure_ascii=not arguments.isprintable())
+    except ValueError:
+        return "JSON"

@@ -88,7 +88,6 @@ def inspector(
         "search": partial(_found, store),
         "scopes": lambda _: {"scopes": catalogue.scopes()},
         "usage": partial(usage, store),
-        "families": lambda _: catalogue.families(),
         "asked": asked.listed,
         "export": partial(session_file, store),
         **{name: partial(_in_room, rooms, catalogue, answer) for name, answer in _ABOUT_A_SESSION.items()},

@@ -13,6 +13,7 @@ import msgspec
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
 from eventlog.values import Opaque, Reasoning, Text, Tokens, Tool
+from projections.inspector.catalogue import cost_json
 from projections.inspector.comparison import shortened
 from projections.inspector.large_text import MOST
 from projections.reports.timeline import TimelineBuilder, TimelineEntry
@@ -133,10 +134,7 @@ def usage_json(usage: UsageTotals) -> dict[str, Any]:
     read = usage.input + usage.cache_read + usage.cache_write or max(0, usage.total - usage.output)
     return {
         **{name: getattr(usage, name) for name in Tokens.__struct_fields__[:5]},
-        "calls": usage.calls,
-        "unknown": usage.unknown,
-        "cost": str(usage.cost) if usage.calls > usage.unpriced or usage.cost else None,
-        "estimate": str(usage.estimate) if usage.estimated else None,
+        **cost_json(usage),
         "reported": read if usage.calls or usage.total else None,
     }
 

@@ -1,5 +1,5 @@
 // The shell: the address decides the view, the bar above has search, keys and colours.
-import { html, render, useEffect, useRef, useState, useKeys, link, Failed, State, compact, counted, Cost, ago, useLoaded } from "./ui.js";
+import { html, render, useEffect, useRef, useState, useKeys, link, Failed, State, compact, counted, Costs, ago, useLoaded } from "./ui.js";
 import { address, get } from "./api.js";
 import { Sessions } from "./sessions.js";
 import { Transcript } from "./transcript.js";
@@ -144,7 +144,7 @@ function Session({ id, path, query }) {
               <span title="of the transcript, neither removed nor rolled back">${counted(info.messages, "message")}</span>
               <span>${counted(info.events, "event")}</span>
               ${info.tokens > 0 && html`<span>${compact(info.tokens)} tokens</span>`}
-              ${(info.cost || info.estimate) && html`<span><${Cost} ...${info} /></span>`}
+              ${(info.calls > 0 || info.together?.calls > 0) && html`<span><${Costs} info=${info} /></span>`}
               <span>${ago(info.updated)}</span>
               ${info.fork_of && html`<span>fork of <a href=${link("s", info.fork_of)}>${info.fork_of}</a> at ${info.forked_at}</span>`}
               ${info.parent && html`<span>sub-session of <a href=${link("s", info.parent)}>${info.parent}</a></span>`}`

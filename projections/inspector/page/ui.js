@@ -31,6 +31,9 @@ export const Cost = ({ cost, estimate, unknown = 0, waiting = false, none = "–
   return why.length ? html`<span title=${why.join("; ")}>${text}</span>` : text;
 };
 
+/** What a session cost, and what it cost with its sub-sessions, if it has some. */
+export const Costs = ({ info }) => html`<${Cost} ...${info} none=${info.calls ? "cost not known" : "no own cost"} />${info.together && html`, <${Cost} ...${info.together} none="not known" /> with sub-sessions`}`;
+
 const DAY = 86400000;
 
 /** A moment: the clock today, else the day; imports without a time say so. */
@@ -52,11 +55,14 @@ export function ago(time) {
   return day.format(new Date(time));
 }
 
+/** How long something took: the two largest units, and tenths of a short time. */
 export function duration(milliseconds) {
   if (milliseconds < 1000) return `${milliseconds} ms`;
-  if (milliseconds < 60000) return `${(milliseconds / 1000).toFixed(1)} s`;
-  if (milliseconds < 3600000) return `${Math.round(milliseconds / 60000)} min`;
-  return `${(milliseconds / 3600000).toFixed(1)} h`;
+  if (milliseconds < 59950) return `${(milliseconds / 1000).toFixed(1)} s`;
+  const seconds = Math.round(milliseconds / 1000);
+  const hours = Math.floor(Math.round(seconds / 60) / 60);
+  const [large, small] = seconds < 3600 ? [[Math.floor(seconds / 60), "min"], [seconds % 60, "s"]] : [[hours, "h"], [Math.round(seconds / 60) - 60 * hours, "min"]];
+  return [large, small].filter(([number]) => number).map((unit) => unit.join(" ")).join(" ");
 }
 
 /** Short words for why the model does not see something as it was said. */

@@ -27,6 +27,7 @@ const KEYS = [
   ["/", "search"],
   ["1 … 6", "the views of a session"],
   ["j, k", "next, previous message or row"],
+  ["g, G", "first, newest message"],
   ["Enter", "open what is focused"],
   ["[ , ]", "previous, next jump"],
   ["← , →", "one version back, on"],

@@ -19,7 +19,7 @@ from eventlog.importers import import_file
 from eventlog.values import Tokens, Usage
 from projections.inspector.room import Room
 from tests.support.inspected_store import LARGE, hostile, inspected_store
-from tests.support.inspector_server import browser, serving
+from tests.support.inspector_server import serving
 from tests.support.shared import shared_path
 
 if TYPE_CHECKING:
@@ -85,13 +85,6 @@ LISTENING = """
   };
 """
 """Counts what listens to the whole page, by name."""
-
-
-@pytest.fixture(scope="module")
-def started() -> Iterator[Browser]:
-    """A browser."""
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 import eventlog
 from eventlog.values import Tokens, Usage
-from tests.support.inspector_server import browser, serving
+from tests.support.inspector_server import serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -30,13 +30,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             session.record_usage(Usage(Tokens(10), Decimal(cost)), model="acme/one")
     with serving(path) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def started() -> Iterator[Browser]:
-    """A browser."""
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture

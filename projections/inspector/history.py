@@ -12,6 +12,7 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
+from eventlog.session.subsessions import subsession_in
 from eventlog.values import Opaque, Reasoning, Text, Tokens, Tool
 from projections.inspector.catalogue import cost_json
 from projections.inspector.comparison import shortened
@@ -56,7 +57,7 @@ _ANSWERS = {"allow": "allowed", "deny": "denied", "stop": "stopped"}
 
 
 class ToolRun(msgspec.Struct):
-    """A call of a step: its part, its tool, when it ran, and who answered if it waited."""
+    """A call of a step: its part, its tool, when it ran, who answered, who worked."""
 
     part: str
     tool: str
@@ -65,6 +66,8 @@ class ToolRun(msgspec.Struct):
     began: int | None = None
     ended: int | None = None
     answer: str = ""
+    subsession: str | None = None
+    """The sub-session that did the work."""
 
 
 class StepRow(msgspec.Struct):
@@ -209,8 +212,10 @@ class History:
                 row, run = self._runs[item.part]
                 row.ended = row.ended or span.time
                 run.state = "running" if isinstance(item, ev.ToolRunning) else "asked"
-                if run.state == "running" and (not self._format or self._format in _CALLS_TIMED):
-                    run.began = span.time
+                if isinstance(item, ev.ToolRunning):
+                    run.subsession = subsession_in(item.metadata) or run.subsession
+                    if not self._format or self._format in _CALLS_TIMED:
+                        run.began = span.time
             case ev.CallAnswered() if item.part in self._runs:
                 run = self._runs[item.part][1]
                 run.state = "allowed" if item.verdict == "allow" else "failed"
@@ -221,6 +226,7 @@ class History:
                 if (found := self._runs.pop(item.part, None)) is not None:
                     run = found[1]
                     run.ended, run.state = span.time, "completed"
+                    run.subsession = subsession_in(item.metadata) or run.subsession
                     if isinstance(item, ev.ToolFailed):
                         run.state = "interrupted" if item.interrupted else "failed"
             case _:

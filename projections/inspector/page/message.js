@@ -209,5 +209,6 @@ function Call({ part, message, session, growing, unfolded, run }) {
         ${part.open ? html`<${Stream} part=${part.id} text="" growing=${growing} />` : html`<${Whole} part=${part} message=${message} session=${session} call=${true} />`}
       </div>`}
     </details>
+    ${run?.subsession && html`<p class="small">↳ <a href=${link("s", run.subsession)}>The sub-session of this call</a></p>`}
   `;
 }

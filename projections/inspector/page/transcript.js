@@ -21,6 +21,7 @@ export function Transcript({ id, query, changed }) {
   const [more, setMore] = useState(false);
   const [newer, setNewer] = useState(false);
   const around = Number(query.get("v")) || null; // a message to show, instead of the newest
+  const [again, setAgain] = useState(0); // how often the first message was asked for
   const [error, setError] = useState(null);
   const [live, setLive] = useState("");
   const scroller = useRef(null);
@@ -70,7 +71,7 @@ export function Transcript({ id, query, changed }) {
       if (--frames) requestAnimationFrame(settle);
     };
     settle();
-  }, [around, chunks === null]);
+  }, [around, chunks === null, again]);
 
   /** Read the newest messages again: those that are unchanged stay the same objects. */
   const refresh = async () => {
@@ -126,7 +127,7 @@ export function Transcript({ id, query, changed }) {
   }, [more, chunks]);
 
   const first = link("s", id) + "?v=1";
-  const scroll = (end) => scroller.current.scrollTo({ top: end && -scroller.current.scrollHeight }); // 0 is the lower end
+  const toNewest = () => scroller.current.scrollTo({ top: 0 }); // the scroller begins at its lower end
   const step = (by) => () => {
     const all = [...(scroller.current?.querySelectorAll("article.message") ?? [])];
     const at = all.indexOf(document.activeElement.closest?.("article.message"));
@@ -137,8 +138,8 @@ export function Transcript({ id, query, changed }) {
   useKeys({
     j: step(1),
     k: step(-1),
-    g: () => (scroll(1), (location.hash = first)),
-    G: () => (scroll(0), (location.hash = link("s", id))),
+    g: () => (setAgain(again + 1), (location.hash = first)),
+    G: () => (toNewest(), (location.hash = link("s", id))),
     Enter: () => {
       if (!document.activeElement.matches("article.message")) return false;
       document.activeElement.querySelector("details > summary")?.click();
@@ -151,7 +152,7 @@ export function Transcript({ id, query, changed }) {
       <div class="chat-in">
         <${Failed} error=${error} />
         ${chunks === null && !error ? html`<${Loading} />` : null}
-        ${more || around ? html`<nav class="ends" aria-label="Ends of the conversation"><a href=${first} onClick=${() => scroll(1)}>First message</a><a href=${link("s", id)} onClick=${() => scroll(0)}>Newest message</a></nav>` : null}
+        ${more || around ? html`<nav class="ends" aria-label="Ends of the conversation"><a href=${first} onClick=${() => setAgain(again + 1)}>First message</a><a href=${link("s", id)} onClick=${toNewest}>Newest message</a></nav>` : null}
         ${chunks && !said ? html`<div class="empty"><p>Nothing was said yet.</p></div>` : null}
         ${more ? html`<button class="wide" ref=${top} onClick=${older}>Older messages</button>` : said ? html`<p class="mark"><span>the beginning</span></p>` : null}
         <div>${(chunks || []).map((chunk) => html`<${Chunk} key=${chunk.key} messages=${chunk.messages} session=${id} growing=${growing.current} spent=${spent} />`)}</div>

@@ -1,4 +1,4 @@
-"""The transcript in a browser: its ends, links to sub-sessions, and the direction of writing."""
+"""The transcript in a browser: its ends, sub-sessions, and the direction of writing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,38 @@ from typing import TYPE_CHECKING
 import pytest
 
 import eventlog
+from eventlog.session.session import Session
+from projections.loop import CallModel, ContextWindow, RunTools, task_tool
 from tests.support.inspector_server import serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+def work(session: Session) -> None:
+    """Let a loop answer: the first session by a task, which a sub-session does."""
+    tools = [task_tool(agents={"reader": "reads"})]
+    with ContextWindow(session, model="acme/one", limits=eventlog.Limits(), tools=tools) as window:
+        while step := window.next_step():
+            match step:
+                case CallModel():
+                    reply, request = window.begin(step)
+                    if session.info.parent or len(request.messages) > 1:
+                        reply.add_text("It is empty.")
+                        reply.finish()
+                    else:
+                        reply.tool("task", call_id="c", input=TASK)
+                        reply.end_step("tool-calls")
+                case RunTools():
+                    window.run_task(step.calls[0], work)
+                    window.finish()
+                case _:
+                    window.perform(step)
+
+
+TASK: dict[str, object] = {"description": "Read", "prompt": "Read the log, please", "subagent_type": "reader"}
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +51,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with long.pipeline():
             for number in range(400):
                 long.user(f"question {number}\n\n" + "more words\n\n" * 5)
+        asking = store.create_session(id="asking")
+        asking.user("Read the log")
+        work(asking)
     with serving(path) as address:
         yield address
 
@@ -64,3 +93,11 @@ def test_both_ends_of_a_long_conversation_are_one_step_away(page: Page, served: 
     in_sight(page, "question 0")
     page.keyboard.press("G")
     in_sight(page, "question 399")
+
+
+def test_a_task_leads_to_its_sub_session(page: Page, served: str) -> None:
+    """A call whose work a sub-session does has a link to it, also while it is folded."""
+    page.goto(f"{served}#/s/asking")
+    page.locator(".part.tool", has_text="task").get_by_role("link", name="sub-session").click()
+    in_sight(page, "Read the log, please")
+    page.locator(".facts", has_text="sub-session of asking").wait_for()

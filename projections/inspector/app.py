@@ -82,7 +82,7 @@ def inspector(
         raise CallError(f"other machines reach the host {brief(host)}, so it needs a token: {advice}")
     if token is None and answers:
         raise CallError(f"answers need a token, else other programs of this machine could give them: {advice}")
-    catalogue, rooms, asked = Catalogue(store, scope), Rooms(store), AskedCalls(store, answers=answers)
+    catalogue, rooms, asked = Catalogue(store, scope), Rooms(store), AskedCalls(store, answers=answers, scope=scope)
     within = partial(_within, store, scope)
     told: dict[str, Callable[[Query], Any]] = {
         "search": partial(_found, store),

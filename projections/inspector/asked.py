@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 class AskedCalls:
     """The calls of a store that wait for a person, for the page."""
 
-    def __init__(self, store: Store, *, answers: bool) -> None:
-        """`answers`: whether a person may answer in the page."""
+    def __init__(self, store: Store, *, answers: bool, scope: str | None = None) -> None:
+        """`answers`: whether a person may answer in the page; with a `scope` no command is told."""
         self._store = store
         self._answers = answers
+        self._options = None if scope is not None else command_options(store)
         self._secret = token_bytes(32)
 
     def listed(self, query: Mapping[str, str]) -> dict[str, Any]:
@@ -48,13 +49,13 @@ class AskedCalls:
 
     def _commands(self, session: str, call: AskedCall) -> list[str]:
         """Return the lines for a shell that answer for a call; none if no command can."""
-        store, names = command_options(self._store), [session, call.part]
-        if store is None:
+        names = [session, call.part]
+        if self._options is None:
             return []
         edit = ["--edit", _one_line(call.arguments)]
         end = ["--"] if any(name.startswith("-") for name in names) else []
         return [
-            shlex.join(["eventlog", *store, "answer", *how, "--by", "NAME", *end, *names])
+            shlex.join(["eventlog", *self._options, "answer", *how, "--by", "NAME", *end, *names])
             for how in (["--allow"], ["--deny", "--reason", "WHY"], edit)
         ]
 

@@ -32,8 +32,8 @@ def _ask(session: Session) -> None:
             call.ask("it cannot be undone")
 
 
-def _commands(store: Store) -> list[list[str]]:
-    listed: list[dict[str, Any]] = AskedCalls(store, answers=False).listed({"session": "a b~"})["calls"]
+def _commands(store: Store, scope: str | None = None) -> list[list[str]]:
+    listed: list[dict[str, Any]] = AskedCalls(store, answers=False, scope=scope).listed({"session": "a b~"})["calls"]
     return [call["commands"] for call in listed]
 
 
@@ -72,8 +72,12 @@ def test_a_printed_command_answers(engine: str, tmp_path: Path, monkeypatch: pyt
 
 
 def test_no_command_is_printed_that_opens_nothing(tmp_path: Path) -> None:
-    """A store in memory, or one whose keys are in no file, has no command."""
-    for place, keys in (("memory:", None), (tmp_path / "store", Service())):
-        with eventlog.open(place, keys=keys) as store:
+    """A store in memory, one whose keys are in no file, and a tenant's page have no command."""
+    for name, keys, scope in (
+        ("memory:", None, None),
+        (tmp_path / "kms", Service(), None),
+        (tmp_path / "plain", None, "acme"),
+    ):
+        with eventlog.open(name, keys=keys) as store:
             _ask(store.create_session(id="a b~"))
-            assert _commands(store) == [[], [], []]
+            assert _commands(store, scope) == [[], [], []]

@@ -223,5 +223,5 @@ export function Seen({ part, seen, message, id, growing }) {
   if (seen.state === "gone") return part.reason === "never-sent" || part.reason === "empty" ? null : html`<p class="seen gone small"><span class="tag why">gone: ${reason}</span></p>`;
   if (seen.state === "same") return html`<div class="seen same"><${Part} part=${part} message=${message} session=${id} growing=${growing} /></div>`;
   const words = seen.state === "added" ? "added when the request is made" : `changed: ${reason}`;
-  return html`<div class=${`seen ${seen.state}`}><span class="tag">${words}</span>${part.kind === "tool" && html`<span class="tool-name">${part.tool}</span>`}<pre tabindex="0" dir="auto">${seen.text}</pre></div>`;
+  return html`<div class=${`seen ${seen.state}`}><span class="tag">${words}</span>${part.kind === "tool" && html`<span class="tool-name">${part.tool}</span>`}<pre tabindex="0" dir=${part.kind === "tool" ? "ltr" : "auto"}>${seen.text}</pre></div>`;
 }

@@ -39,6 +39,19 @@ def work(session: Session) -> None:
                     window.perform(step)
 
 
+def arabic(session: Session) -> None:
+    """Add a question, arguments, an output and an error that each begin with an Arabic letter."""
+    session.user("مرحبا file.txt")
+    with session.assistant("acme/one") as reply:
+        reply.step()
+        call = reply.tool("ls", call_id="c1", input={"path": "ملف argument.txt"})
+        call.succeed("ملف output.txt data.txt")
+        call = reply.tool("ls", call_id="c2")
+        call.start({})
+        call.fail("خطأ error.txt")
+        reply.finish()
+
+
 TASK: dict[str, object] = {"description": "Read", "prompt": "Read the log, please", "subagent_type": "reader"}
 
 
@@ -51,6 +64,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with long.pipeline():
             for number in range(400):
                 long.user(f"question {number}\n\n" + "more words\n\n" * 5)
+        arabic(store.create_session(id="arabic"))
         asking = store.create_session(id="asking")
         asking.user("Read the log")
         work(asking)
@@ -101,3 +115,27 @@ def test_a_task_leads_to_its_sub_session(page: Page, served: str) -> None:
     page.locator(".part.tool", has_text="task").get_by_role("link", name="sub-session").click()
     in_sight(page, "Read the log, please")
     page.locator(".facts", has_text="sub-session of asking").wait_for()
+
+
+def test_output_is_left_to_right_and_prose_by_its_first_letter(page: Page, served: str) -> None:
+    """Arabic at the beginning turns a question around, and no argument, output or error."""
+    page.goto(f"{served}#/s/arabic")
+    page.locator("details.call").first.wait_for()
+    for call in page.locator("details.call > summary").all():
+        call.click()
+    for word, direction in (("file.txt", "rtl"), ("output.txt", "ltr"), ("error.txt", "ltr")):
+        assert directions(page, word) == {direction}, word
+    assert directions(page, "argument.txt") == {"ltr"}
+    page.goto(f"{served}#/search?q=data")
+    assert directions(page, "output.txt", ".snippet") == {"ltr"}
+    page.goto(f"{served}#/s/arabic/replay")
+    page.get_by_role("button", name="Play").click()
+    page.locator(".stage").get_by_text("argument.txt").wait_for()
+    assert directions(page, "argument.txt") == {"ltr"}
+
+
+def directions(page: Page, word: str, where: str = "main :not(:has(*))") -> set[str]:
+    """The directions of what has a word in it: by default of the innermost elements."""
+    found = page.locator(where, has_text=word)
+    found.first.wait_for()
+    return set(found.evaluate_all("all => all.map(one => getComputedStyle(one).direction)"))

@@ -185,7 +185,7 @@ def _posted(within: Callable[[Query], Query], act: Callable[[Query], Any]) -> Ca
 def _failed(_request: Request, error: Exception) -> Response:
     """Return an error as a sentence."""
     status, remedy = next((found for kind, found in _REFUSALS.items() if isinstance(error, kind)), (500, ""))
-    return _json({"error": f"{error}{remedy}"}, status)
+    return _json({"error": str(error) if "repair" in str(error) else f"{error}{remedy}"}, status)
 
 
 def _sessions(catalogue: Catalogue, within: Callable[[Query], Query], request: Request) -> Response:

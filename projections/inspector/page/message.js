@@ -56,7 +56,7 @@ export class Message extends Component {
             <time class="dim">${moment(message.created)}</time>
             ${spent && html`<${Spent} steps=${spent} />`}
             <span class="copies"><${Copy} label="Markdown" what="this message as Markdown" text=${() => copies(session, message).then((found) => found.markdown)} /><${Copy} label="JSON" what="this message as JSON" text=${() => copies(session, message).then((found) => JSON.stringify(found.json, null, 2))} /></span>
-            <a class="version" href=${link("s", session, "versions") + `?at=${message.version}`} title="What the model saw then">v${message.version}</a>
+            <a class="version" href=${link("s", session, "versions") + `?at=${message.version}`} title="What the model saw then">v${count(message.version)}</a>
           </span>
         </header>
         <div class="parts">

@@ -1,5 +1,5 @@
 // The tree of forks and sub-sessions, each with the time that it covers.
-import { html, useEffect, useRef, useState, useKeys, useLoaded, Failed, Loading, compact, counted, Cost, Costs, State, duration, link, moment } from "./ui.js";
+import { html, useEffect, useRef, useState, useKeys, useLoaded, Failed, Loading, compact, count, counted, Cost, Costs, State, duration, link, moment } from "./ui.js";
 import { get } from "./api.js";
 
 /** How long a session took; when an imported one ended, for some recordings have no times. */
@@ -30,7 +30,7 @@ export function Tree({ id }) {
   const draw = (info) => html`
     <li>
       <a class="node" href=${link("s", info.id)} aria-current=${info.id === value.of ? "true" : null}>
-        <span class="node-title"><span class=${`tag ${info.fork_of ? "fork" : info.parent ? "sub" : ""}`}>${info.fork_of ? `fork at v${info.forked_at}` : info.parent ? "sub-session" : "session"}</span> <b><bdi>${info.title || info.id}</bdi></b> <${State} state=${info.state} /></span>
+        <span class="node-title"><span class=${`tag ${info.fork_of ? "fork" : info.parent ? "sub" : ""}`}>${info.fork_of ? `fork at v${count(info.forked_at)}` : info.parent ? "sub-session" : "session"}</span> <b><bdi>${info.title || info.id}</bdi></b> <${State} state=${info.state} /></span>
         <span class="dim small">${counted(info.messages, "message")} · ${counted(info.events, "event")}${info.calls ? ` · ${compact(info.tokens)} tokens` : ""}${info.calls || info.together?.calls ? html` · <${Costs} info=${info} />` : ""} · ${moment(info.created)}${covered(info)}</span>
         <span class="life" aria-hidden="true"><span style=${{ marginLeft: `${(100 * (info.created - from)) / span}%`, width: `${Math.max(1, (100 * (info.updated - info.created)) / span)}%` }}></span></span>
       </a>

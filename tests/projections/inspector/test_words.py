@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pytest
 
 import eventlog
 from eventlog.values import Tokens, Usage
+from projections.exports.html_text import visible
 from tests.support.inspector_server import serving
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with eventlog.open(path) as store:
         top = store.create_session(id="top", title="With two helpers")
         top.user("Go")
+        store.create_session(id="empty")
         helper = top.subsession(id="helper", title="A helper")
         for session, cost in ((top, "0.0168"), (helper, "0.03"), (helper.subsession(id="last"), "0.00477")):
             session.record_usage(Usage(Tokens(10), Decimal(cost)), model="acme/one")
@@ -67,3 +70,43 @@ def test_the_cost_of_a_conversation_has_that_of_its_sub_agents(page: Page, serve
     page.locator(".facts", has_text=both).wait_for()
     page.locator(".node", has_text=both).wait_for()
     page.get_by_role("heading", name="3 sessions in the tree, $0.0516 in all").wait_for()
+
+
+def test_small_amounts_are_not_nothing(page: Page) -> None:
+    """An amount below a hundredth of a cent has two digits that say something."""
+    amounts = {"0": "$0.00", "0.0000113": "$0.000011", "0.00012": "$0.0001", "0.05157": "$0.0516", "1.5": "$1.50", "1234.5": "$1,235"}  # fmt: skip
+    said = page.evaluate("amounts => import('/page/ui.js').then(ui => amounts.map(ui.dollars))", list(amounts))
+    assert said == list(amounts.values())
+
+
+def test_the_page_shows_signs_as_its_server_does(page: Page) -> None:
+    """Characters that steer or turn around what is written are the same signs on both ways."""
+    every = "".join(map(chr, (*range(0x100), *range(0x2020, 0x2030), *range(0x2060, 0x2070), 0xFEFF, 0xFFFA)))
+    every = every.replace("\r", "")
+    assert page.evaluate("text => import('/page/ui.js').then(ui => ui.visible(text))", every) == visible(every)
+
+
+def test_an_address_that_leads_nowhere_says_so(page: Page, served: str) -> None:
+    """An unknown page, session or version is named, with a way back; nothing else is shown."""
+    for place in ("nonsense/x", "s/top/nonsense"):
+        page.goto(f"{served}#/{place}")
+        page.get_by_role("heading", name="No such page").wait_for()
+        assert f"#/{place}" in page.locator("main").inner_text()
+        page.get_by_role("link", name="All sessions").click()
+        page.locator("a.row").first.wait_for()
+    page.goto(f"{served}#/s/nosuch")
+    page.locator(".failed[role=alert]", has_text="nosuch").wait_for()
+    page.get_by_role("link", name="All sessions").click()
+    page.locator("a.row").first.wait_for()
+    page.goto(f"{served}#/s/top/versions?at=99999")
+    page.get_by_text(re.compile(r"There is no version 99,999: the newest is \d\.")).wait_for()
+
+
+def test_an_empty_session_has_no_chart(page: Page, served: str) -> None:
+    """Where nothing was said, no chart, no beginning and no empty table is drawn."""
+    page.goto(f"{served}#/s/empty/window")
+    page.locator("#now").wait_for()
+    assert page.locator(".chart, table").count() == 0
+    page.goto(f"{served}#/s/empty")
+    page.get_by_text("Nothing was said yet.").wait_for()
+    assert page.get_by_text("the beginning").count() == 0

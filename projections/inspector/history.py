@@ -66,6 +66,8 @@ class ToolRun(msgspec.Struct):
     began: int | None = None
     ended: int | None = None
     answer: str = ""
+    files: int = 0
+    """The number of files in its result."""
     subsession: str | None = None
     """The sub-session that did the work."""
 
@@ -229,6 +231,7 @@ class History:
                     run.subsession = subsession_in(item.metadata) or run.subsession
                     if isinstance(item, ev.ToolFailed):
                         run.state = "interrupted" if item.interrupted else "failed"
+                    run.files = len(item.attachments) if isinstance(item, ev.ToolCompleted) else 0
             case _:
                 pass
         if is_jump(item):

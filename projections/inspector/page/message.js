@@ -1,5 +1,5 @@
 // One message of a chat: its parts, calls folded, and why the model does not see what it does not.
-import { html, Component, useEffect, useRef, useState, Copy, Cost, Rendered, REASONS, Failed, Loading, count, compact, link, moment, duration, visible } from "./ui.js";
+import { html, Component, useEffect, useRef, useState, Copy, Cost, Rendered, REASONS, Failed, Loading, count, counted, compact, link, moment, duration, visible } from "./ui.js";
 import { address, get } from "./api.js";
 
 /** Texts of parts that grow while they are watched: the view that follows them asks here. */
@@ -48,7 +48,7 @@ export class Message extends Component {
       <article class=${`message ${message.role} ${message.summary ? "summary" : ""} ${message.seen ? "" : "unseen"}`} tabindex="-1" data-version=${message.version}
         aria-label=${`${who}, version ${message.version}${reason ? `, not seen by the model: ${reason}` : ""}`}>
         <header>
-          <b>${who}</b>
+          <h2>${who}</h2>
           ${message.agent && html`<span>${message.agent}</span>`}
           ${message.model && html`<span class="dim model">${message.model}</span>`}
           ${reason && html`<span class="tag why">${reason}</span>`}
@@ -201,6 +201,7 @@ function Call({ part, message, session, growing, unfolded, run }) {
         <span class="gist" dir="ltr">${part.title && part.title !== part.gist ? part.title : part.gist}</span>
         ${why && html`<span class="tag why">${why}</span>`}
         ${state && html`<span class=${`tag ${state === "failed" ? "bad" : part.open ? "running" : "why"}`} title=${STATES[state]}>${state}</span>`}
+        ${run?.files > 0 && html`<span class="tag">${counted(run.files, "file")}</span>`}
         ${run?.answer && html`<span class="tag">${run.answer}</span>`}
         <span class="dim size">${ran(run)}</span>
         <span class="dim size">${part.size ? `${compact(part.size)} chars` : ""}</span>

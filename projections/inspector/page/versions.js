@@ -195,7 +195,7 @@ function Row({ message, id, growing, changed }) {
   const added = view["+"];
   const same = message.seen && !added && message.parts.every((part) => !view[part.id] || view[part.id].state === "same");
   const fresh = message.parts.some((part) => changed.has(part.id)) && (message.parts.some((part) => changed.get(part.id)) ? "fresh chief" : "fresh");
-  const head = (side) => html`<header><b>${who}</b>${message.model && side === "left" && html`<span class="dim model">${message.model}</span>`}<span class="grow"></span><span class="version">v${count(message.version)}</span></header>`;
+  const head = (side) => html`<header><h2>${who}</h2>${message.model && side === "left" && html`<span class="dim model">${message.model}</span>`}<span class="grow"></span><span class="version">v${count(message.version)}</span></header>`;
   return html`
     <div class="pair-left">
       <p class="side-mark" aria-hidden="true">Said</p>

@@ -181,7 +181,8 @@ def test_no_text_becomes_a_foreign_tag(text: str) -> None:
 def test_what_turns_text_around_is_seen() -> None:
     """Control characters and overrides of direction are shown by signs; letters stay."""
     assert visible("a\u202eb\x1b\x7f\x85\r\n\u05e9\u05dc\ud83d") == "a⟨U+202E⟩b␛␡⟨U+0085⟩\n\u05e9\u05dc\ufffd"
-    assert markdown_html("# a") == "<h3>a</h3>\n"
+    assert markdown_html("# a") == markdown_html("### a") == "<h3>a</h3>\n"
+    assert markdown_html("## a\n### b") == "<h3>a</h3>\n<h4>b</h4>\n"
     assert 'rel="noopener' in markdown_html("[a](https://example.org)")
 
 

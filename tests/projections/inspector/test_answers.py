@@ -25,6 +25,7 @@ from projections.inspector.catalogue import Catalogue, Estimates
 from projections.inspector.history import History
 from projections.inspector.large_text import MOST
 from projections.inspector.markup import prose_html
+from projections.inspector.message_json import gist
 from projections.inspector.room import Room, Rooms
 from projections.inspector.window_series import POINTS, sample
 from projections.loop.context.report import window_report
@@ -257,6 +258,12 @@ def test_a_window_has_the_limits_and_steps_that_other_views_have(store: Store) -
     assert points[-1]["usable"] is not None
     assert points[-1]["calls"] == answers.steps(room, {})["all"] == 2
     assert [point["calls"] for point in points] == sorted(point["calls"] for point in points)
+
+
+def test_a_folded_call_begins_with_a_text_or_a_name() -> None:
+    """The first argument stands bare only if it is a text that says something by itself."""
+    assert gist('{"command": "ls -l", "timeout": 3}') == "ls -l timeout=3"
+    assert gist('{"replace_all": false, "file_path": "/src/a.py"}') == "replace_all=false file_path=/src/a.py"
 
 
 def test_what_was_counted_outlives_what_was_read(store: Store) -> None:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
+PICTURES = [eventlog.Attachment("image/png", "data:image/png;base64,iVBORw0KGgo=", name) for name in ("a.png", "b.png")]
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A conversation with sub-agents, served: its address."""
@@ -31,6 +34,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         helper = top.subsession(id="helper", title="A helper")
         for session, cost in ((top, "0.0168"), (helper, "0.03"), (helper.subsession(id="last"), "0.00477")):
             session.record_usage(Usage(Tokens(10), Decimal(cost)), model="acme/one")
+        many = store.create_session(id="many")
+        with many.pipeline():
+            for _ in range(41):
+                with many.assistant("acme/one") as reply:
+                    reply.add_text("yes")
+                    reply.finish()
+            with store.session("many").assistant("acme/one") as reply:
+                reply.tool("look", call_id="c", input={}).succeed("seen", attachments=PICTURES)
+                reply.finish()
     with serving(path) as address:
         yield address
 
@@ -110,3 +122,17 @@ def test_an_empty_session_has_no_chart(page: Page, served: str) -> None:
     page.goto(f"{served}#/s/empty")
     page.get_by_text("Nothing was said yet.").wait_for()
     assert page.get_by_text("the beginning").count() == 0
+
+
+def test_a_folded_call_says_that_its_result_has_files(page: Page, served: str) -> None:
+    """The number of files stands at the call before it is opened."""
+    page.goto(f"{served}#/s/many")
+    page.locator("details.call:not([open]) > summary", has_text="2 files").wait_for()
+
+
+def test_the_button_below_a_table_stands_at_its_edge(page: Page, served: str) -> None:
+    """All that a view of steps has begins at one edge, the button for earlier ones, too."""
+    page.goto(f"{served}#/s/many/steps")
+    page.get_by_role("button", name="Earlier steps").wait_for()
+    lefts = page.locator("main > *").evaluate_all("all => all.map(one => Math.round(one.getBoundingClientRect().left))")
+    assert len(set(lefts)) == 1

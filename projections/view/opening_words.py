@@ -22,7 +22,7 @@ def opening(text: str, longest: int = OPENING) -> str:
 
 
 def arguments(input: str) -> str:
-    """Return the arguments of a call without the marks of JSON: a first text bare, others named."""
+    """Return the arguments of a call without JSON's marks: a first text bare, others named."""
     if len(input) > READ:
         return input
     try:

@@ -267,7 +267,7 @@ def test_a_folded_call_begins_with_a_text_or_a_name() -> None:
 
 
 def test_what_was_counted_outlives_what_was_read(store: Store) -> None:
-    """A window that was counted is there after visits to many other sessions, until it changes."""
+    """A window that was counted is there after visits to many sessions, until it changes."""
     for number in range(12):
         store.create_session(id=f"s{number}").user("one")
     rooms = Rooms(store)

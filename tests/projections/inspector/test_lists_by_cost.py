@@ -90,7 +90,7 @@ def test_the_cost_with_sub_sessions_is_that_of_stats(engine: str, tmp_path: Path
             whole = _known(total(session_usage(top).tree))
             assert whole == (Decimal("2.5"), Decimal("1.25"), 1)
             rows = {info["id"]: info for info in catalogue.page({"estimates": "1"})["sessions"]}
-            assert _sum(rows["top"]) == (Decimal("0.5"), 0, 0)
+            assert _sum(rows["top"]) == (Decimal("0.5"), Decimal(0), 0)
             assert _sum(rows["top"]["together"]) == whole
             assert _sum(rows["low"]["together"]) == (Decimal(2), Decimal("1.25"), 0)
             assert rows["last"]["together"] is None

@@ -39,11 +39,11 @@ class KeyRing:
         return self._keys is None
 
     @property
-    def lasting(self) -> bool:
-        """Whether a destroyed key stays destroyed; an old copy of a key file may come back."""
+    def key_file(self) -> Path | None:
+        """The file that has the keys; an old copy of one may bring a destroyed key back."""
         from eventlog.encryption.key_file import KeyFile
 
-        return not isinstance(self._keys, KeyFile)
+        return self._keys.path if isinstance(self._keys, KeyFile) else None
 
     def find(self, id: bytes) -> Family | None:
         """Return the family with this key; None if the key is gone, or there are no keys."""

@@ -56,6 +56,7 @@ from eventlog.log.validation import size_of, validate_derived_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from eventlog.encryption.family import Family
     from eventlog.encryption.key_ring import KeyRing
@@ -80,6 +81,11 @@ class EncryptedLog(FrontLog):
 
     def __repr__(self) -> str:
         return f"<EncryptedLog over {self._engine!r}>"
+
+    @property
+    def key_file(self) -> Path | None:
+        """The file that has the keys; None if something else gives them."""
+        return self._ring.key_file
 
     @contextmanager
     def reading(self) -> Generator[HeadReader]:

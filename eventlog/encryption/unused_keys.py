@@ -32,7 +32,7 @@ def destroy_unused_keys(engine: Log, ring: KeyRing) -> None:
     notes: list[tuple[bytes, bytes]] = []
     failure: EventlogError | None = None
     for id in {encrypted.key for encrypted in entries} - alive:
-        if id in noted and ring.lasting:
+        if id in noted and ring.key_file is None:
             ring.evict(id)  # another handle had it destroyed
             continue
         try:

@@ -131,7 +131,7 @@ def _part(part: TranscriptPart) -> str:
 
 def _tool(part: TranscriptPart, badges: str) -> str:
     hint = " ".join((part.title or part.input[: _HINT * 4]).split())
-    hint = f" <span dir=auto>{plain_html(hint if len(hint) <= _HINT else f'{hint[:_HINT]}…')}</span>" if hint else ""
+    hint = f" <span dir=ltr>{plain_html(hint if len(hint) <= _HINT else f'{hint[:_HINT]}…')}</span>" if hint else ""
     state = "" if part.status == "completed" else f" <em>{plain_html(part.status)}</em>"
     pieces = [
         f"<details class=tool><summary><b>{plain_html(part.tool)}</b>{hint}{state}{badges}</summary>\n",
@@ -145,12 +145,12 @@ def _tool(part: TranscriptPart, badges: str) -> str:
 
 def _block(label: str, text: str) -> str:
     beginning, note = _capped(text)
-    return f'<pre tabindex=0 aria-label="{label}" dir=auto>{plain_html(beginning)}</pre>{note}\n'
+    return f'<pre tabindex=0 aria-label="{label}" dir=ltr>{plain_html(beginning)}</pre>{note}\n'
 
 
 def _error(text: str) -> str:
     beginning, note = _capped(text)
-    return f"<p class=error dir=auto><b>error</b> {plain_html(beginning)}</p>{note}\n"
+    return f"<p class=error dir=ltr><b>error</b> {plain_html(beginning)}</p>{note}\n"
 
 
 def _capped(text: str) -> tuple[str, str]:

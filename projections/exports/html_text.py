@@ -50,7 +50,7 @@ Colour = Callable[[str, str], str]
 
 
 def markdown_html(text: str, colour: Colour | None = None) -> str:
-    """Return Markdown as HTML; headings begin below those of a page.
+    """Return Markdown as HTML; its largest heading is the next below those of a page.
 
     With `colour` blocks of code get colours, and can be reached with the keyboard.
     """
@@ -65,7 +65,8 @@ def markdown_html(text: str, colour: Colour | None = None) -> str:
         link_rel="noopener noreferrer nofollow",
         set_tag_attribute_values={} if colour is None else {"a": {"target": "_blank"}},
     )
-    return _HEADINGS.sub(lambda tag: f"{tag[1]}{min(int(tag[2]) + 2, 6)}", cleaned)
+    largest = min((int(tag[2]) for tag in _HEADINGS.finditer(cleaned)), default=1)
+    return _HEADINGS.sub(lambda tag: f"{tag[1]}{min(int(tag[2]) - largest + 3, 6)}", cleaned)
 
 
 def markdown_words(text: str) -> str:

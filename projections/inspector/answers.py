@@ -284,8 +284,9 @@ def request(room: Room, query: Query) -> dict[str, Any]:
 def tree(room: Room, _query: Query, catalogue: Catalogue) -> dict[str, Any]:
     """The session's tree of forks and sub-sessions, the first session first."""
     own, scope = room.session, catalogue.scope
-    shown = (info for info in whole_tree(own.store, own.id) if scope in {None, info.scope})
-    return catalogue.listed(map(catalogue.with_state, shown)) | {"of": own.id}
+    tree = whole_tree(own.store, own.id)
+    shown = [catalogue.with_state(info) for info in tree if scope in {None, info.scope}]
+    return catalogue.listed(shown) | {"of": own.id, "cost": catalogue.cost(shown)}
 
 
 def events_to_play(room: Room, query: Query) -> dict[str, Any]:

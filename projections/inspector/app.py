@@ -82,13 +82,12 @@ def inspector(
         raise CallError(f"other machines reach the host {brief(host)}, so it needs a token: {advice}")
     if token is None and answers:
         raise CallError(f"answers need a token, else other programs of this machine could give them: {advice}")
-    catalogue, rooms, asked = Catalogue(store, scope), Rooms(store), AskedCalls(store, answers=answers)
+    catalogue, rooms, asked = Catalogue(store, scope), Rooms(store), AskedCalls(store, answers=answers, scope=scope)
     within = partial(_within, store, scope)
     told: dict[str, Callable[[Query], Any]] = {
         "search": partial(_found, store),
         "scopes": lambda _: {"scopes": catalogue.scopes()},
         "usage": partial(usage, store),
-        "families": lambda _: catalogue.families(),
         "asked": asked.listed,
         "export": partial(session_file, store),
         **{name: partial(_in_room, rooms, catalogue, answer) for name, answer in _ABOUT_A_SESSION.items()},
@@ -186,7 +185,7 @@ def _posted(within: Callable[[Query], Query], act: Callable[[Query], Any]) -> Ca
 def _failed(_request: Request, error: Exception) -> Response:
     """Return an error as a sentence."""
     status, remedy = next((found for kind, found in _REFUSALS.items() if isinstance(error, kind)), (500, ""))
-    return _json({"error": f"{error}{remedy}"}, status)
+    return _json({"error": str(error) if "repair" in str(error) else f"{error}{remedy}"}, status)
 
 
 def _sessions(catalogue: Catalogue, within: Callable[[Query], Query], request: Request) -> Response:

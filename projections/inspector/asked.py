@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import shlex
 from collections.abc import Mapping
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from msgspec.structs import asdict
 
 from eventlog import Allow, Deny, Edit
 from eventlog.errors import CallError, RefusedError
+from eventlog.log.embedded.engine import EmbeddedLog
+from eventlog.open_log import server_log, shown
 from projections.inspector.comparison import shortened
 from projections.inspector.large_text import MOST
 
@@ -28,10 +31,11 @@ if TYPE_CHECKING:
 class AskedCalls:
     """The calls of a store that wait for a person, for the page."""
 
-    def __init__(self, store: Store, *, answers: bool) -> None:
-        """`answers`: whether a person may answer in the page."""
+    def __init__(self, store: Store, *, answers: bool, scope: str | None = None) -> None:
+        """`answers`: whether a person may answer in the page; with a `scope` no command is told."""
         self._store = store
         self._answers = answers
+        self._options = None if scope is not None else command_options(store)
         self._secret = token_bytes(32)
 
     def listed(self, query: Mapping[str, str]) -> dict[str, Any]:
@@ -40,8 +44,20 @@ class AskedCalls:
         return {"calls": [self._shown(session.id, call) for call in session.asked_calls()], "answers": self._answers}
 
     def _shown(self, session: str, call: AskedCall) -> dict[str, Any]:
-        token = {"token": self._token(session, call)} if self._answers else {}
-        return {**shortened(asdict(call), MOST), "part": call.part, "session": call.session, **token}
+        way = {"token": self._token(session, call)} if self._answers else {"commands": self._commands(session, call)}
+        return {**shortened(asdict(call), MOST), "part": call.part, "session": call.session, **way}
+
+    def _commands(self, session: str, call: AskedCall) -> list[str]:
+        """Return the lines for a shell that answer for a call; none if no command can."""
+        names = [session, call.part]
+        if self._options is None:
+            return []
+        edit = ["--edit", _one_line(call.arguments)]
+        end = ["--"] if any(name.startswith("-") for name in names) else []
+        return [
+            shlex.join(["eventlog", *self._options, "answer", *how, "--by", "NAME", *end, *names])
+            for how in (["--allow"], ["--deny", "--reason", "WHY"], edit)
+        ]
 
     def answer(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Answer for a call as the page was asked to.
@@ -76,3 +92,29 @@ class AskedCalls:
     def _token(self, session: str, call: AskedCall) -> str:
         said = json.dumps([session, asdict(call)]).encode()
         return hmac.new(self._secret, said, "sha256").hexdigest()
+
+
+def command_options(store: Store) -> list[str] | None:
+    """Return the options with which a command opens a store, without passwords; else None."""
+    log, server = store.log, server_log(store.log)
+    engine = log.engine
+    if server is not None:
+        place = shown(server.address)
+    elif isinstance(engine, EmbeddedLog):
+        place = str(engine.path.absolute())
+    else:
+        return None
+    if log is engine:
+        return ["--store", place]
+    from eventlog.encryption.log import EncryptedLog
+
+    keys = log.key_file if isinstance(log, EncryptedLog) else None
+    return None if keys is None else ["--store", place, "--key-file", str(keys)]
+
+
+def _one_line(arguments: str) -> str:
+    """Return JSON arguments that a terminal takes as they are."""
+    try:
+        return json.dumps(json.loads(arguments), ensure_ascii=not arguments.isprintable())
+    except ValueError:
+        return "JSON"

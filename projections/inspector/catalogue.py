@@ -7,7 +7,7 @@ usage is read once, and read on when the session grows. A list waits a fraction 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from threading import Lock
 from time import monotonic
@@ -18,9 +18,11 @@ from msgspec.structs import replace
 from eventlog.errors import CallError, KeyMissingError, NotFoundError
 from eventlog.errors.base import brief
 from eventlog.events import UsageRecorded
+from eventlog.history.catalog import info_of
+from eventlog.history.relatives import subsessions_of
 from eventlog.session.status import state_of
 from projections.exports.html_text import visible
-from projections.reports.usage import UsageTotals
+from projections.reports.usage import UsageTotals, total
 from projections.server.live_pages import number
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ _FOUND = 200
 _FRESH = 2.0
 """Seconds for which all heads are not read again."""
 _SELDOM = 10.0
-"""Seconds for which sub-sessions are not counted again."""
+"""Seconds for which the users of a model are not looked for again."""
 _WAIT = 1.0
 """Seconds for which the index of models is brought up to date."""
 _LISTED = 100
@@ -52,7 +54,7 @@ _SPECIAL = frozenset(("parent", "text", "since", "until", "cost", "model", "sort
 """Parameters of a list that the store does not have: all heads are read."""
 _YES = {"yes": True, "no": False}
 _FACTS = (
-    "id", "parent", "fork_of", "forked_at", "created", "updated", "version", "events", "messages", "tokens", "calls",
+    "id", "parent", "fork_of", "forked_at", "created", "updated", "version", "events", "messages", "tokens",
     "unpriced", "archived", "locked", "state",
 )  # fmt: skip
 Query: TypeAlias = Mapping[str, str]
@@ -64,8 +66,17 @@ def info_json(info: SessionInfo) -> dict[str, Any]:
     return {
         **{name: getattr(info, name) for name in _FACTS},
         **{name: visible(getattr(info, name)) for name in ("title", "scope", "note")},
-        "cost": None if info.spent is None else str(info.spent),
         "origin": "" if info.origin is None else info.origin.format,
+    }
+
+
+def cost_json(sums: UsageTotals) -> dict[str, Any]:
+    """Return what a sum cost: recorded, estimated, and how many calls are in neither."""
+    return {
+        "calls": sums.calls,
+        "cost": str(sums.cost) if sums.calls > sums.unpriced or sums.cost else None,
+        "estimate": str(sums.estimate) if sums.estimated else None,
+        "unknown": sums.unknown,
     }
 
 
@@ -212,7 +223,7 @@ class Catalogue:
         return sorted(found, key=lambda info: (-places[info.id], -info.updated, info.id)), waiting
 
     @staticmethod
-    def _waiting(infos: list[SessionInfo], estimates: Mapping[str, UsageTotals]) -> int:
+    def _waiting(infos: Iterable[SessionInfo], estimates: Mapping[str, UsageTotals]) -> int:
         """Return how many sessions have calls whose cost is still to be estimated."""
         return sum(bool(info.unpriced) and not info.locked and info.id not in estimates for info in infos)
 
@@ -231,26 +242,48 @@ class Catalogue:
         return info if head is None else replace(info, state=state_of(self.store.registry, head, info))
 
     def listed(self, infos: Iterable[SessionInfo], *, wait: bool = True) -> dict[str, Any]:
-        """Return the facts of sessions, and whether more estimates of costs are to come."""
+        """Return the facts of sessions, and whether more estimates of costs are to come.
+
+        Each has its own cost; with sub-sessions, those below them included, also the cost of all.
+        """
         shown = list(infos)
-        estimates = self._estimates.of(shown, wait=wait)
+        families = {info.id: self._family(info) for info in shown}
+        known = {each.id: each for family in families.values() for each in family}
+        estimates = self._estimates.of(known.values(), wait=wait)
         rows: list[dict[str, Any]] = []
         for info in shown:
-            sums = estimates.get(info.id)
-            estimate = str(sums.estimate) if sums is not None and sums.estimated else None
-            unknown = info.unpriced if sums is None else sums.unknown
-            rows.append(info_json(info) | {"estimate": estimate, "unknown": unknown})
-        return {"sessions": rows, "estimating": self._waiting(shown, estimates) > 0}
+            family = families[info.id]
+            number = sum(each.parent == info.id for each in family)
+            together = self.cost(family) if number else None
+            rows.append({**info_json(info), **self.cost([info]), "subsessions": number, "together": together})
+        return {"sessions": rows, "estimating": self._waiting(known.values(), estimates) > 0}
+
+    def cost(self, infos: Sequence[SessionInfo]) -> dict[str, Any]:
+        """Return what sessions cost together, with the estimates that are known."""
+        estimates = self._estimates.of(infos, wait=False)
+        return cost_json(
+            total(
+                estimates.get(info.id) or UsageTotals(calls=info.calls, cost=info.cost, unpriced=info.unpriced)
+                for info in infos
+            )
+        )
+
+    def _family(self, info: SessionInfo) -> list[SessionInfo]:
+        """The session, its sub-sessions and theirs."""
+        family = {info.id: info}
+        waiting = [info.id]
+        while waiting:
+            for child in map(info_of, subsessions_of(self.store.log, waiting.pop())):
+                if child.id not in family and self.scope in {None, child.scope}:
+                    family[child.id] = child
+                    waiting.append(child.id)
+        return list(family.values())
 
     def scopes(self) -> list[dict[str, Any]]:
         """The scopes with the number of their sessions, the largest first."""
         counts = Counter(info.scope for info in self.everyone())
         ranked = sorted(counts.items(), key=lambda found: (-found[1], found[0]))
         return [{"scope": scope, "shown": visible(scope), "sessions": count} for scope, count in ranked[:_FOUND]]
-
-    def families(self) -> dict[str, int]:
-        """Return the number of sub-sessions of each session that has some."""
-        return Counter(info.parent for info in self.everyone(_SELDOM) if info.parent is not None)
 
     def forks_of(self, session: str) -> list[dict[str, Any]]:
         """The sessions that were forked from one, with the version at which they leave it."""

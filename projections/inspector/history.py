@@ -12,7 +12,9 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
+from eventlog.session.subsessions import subsession_in
 from eventlog.values import Opaque, Reasoning, Text, Tokens, Tool
+from projections.inspector.catalogue import cost_json
 from projections.inspector.comparison import shortened
 from projections.inspector.large_text import MOST
 from projections.reports.timeline import TimelineBuilder, TimelineEntry
@@ -55,7 +57,7 @@ _ANSWERS = {"allow": "allowed", "deny": "denied", "stop": "stopped"}
 
 
 class ToolRun(msgspec.Struct):
-    """A call of a step: its part, its tool, when it ran, and who answered if it waited."""
+    """A call of a step: its part, its tool, when it ran, who answered, who worked."""
 
     part: str
     tool: str
@@ -64,6 +66,10 @@ class ToolRun(msgspec.Struct):
     began: int | None = None
     ended: int | None = None
     answer: str = ""
+    files: int = 0
+    """The number of files in its result."""
+    subsession: str | None = None
+    """The sub-session that did the work."""
 
 
 class StepRow(msgspec.Struct):
@@ -133,10 +139,7 @@ def usage_json(usage: UsageTotals) -> dict[str, Any]:
     read = usage.input + usage.cache_read + usage.cache_write or max(0, usage.total - usage.output)
     return {
         **{name: getattr(usage, name) for name in Tokens.__struct_fields__[:5]},
-        "calls": usage.calls,
-        "unknown": usage.unknown,
-        "cost": str(usage.cost) if usage.calls > usage.unpriced or usage.cost else None,
-        "estimate": str(usage.estimate) if usage.estimated else None,
+        **cost_json(usage),
         "reported": read if usage.calls or usage.total else None,
     }
 
@@ -211,8 +214,10 @@ class History:
                 row, run = self._runs[item.part]
                 row.ended = row.ended or span.time
                 run.state = "running" if isinstance(item, ev.ToolRunning) else "asked"
-                if run.state == "running" and (not self._format or self._format in _CALLS_TIMED):
-                    run.began = span.time
+                if isinstance(item, ev.ToolRunning):
+                    run.subsession = subsession_in(item.metadata) or run.subsession
+                    if not self._format or self._format in _CALLS_TIMED:
+                        run.began = span.time
             case ev.CallAnswered() if item.part in self._runs:
                 run = self._runs[item.part][1]
                 run.state = "allowed" if item.verdict == "allow" else "failed"
@@ -223,8 +228,10 @@ class History:
                 if (found := self._runs.pop(item.part, None)) is not None:
                     run = found[1]
                     run.ended, run.state = span.time, "completed"
+                    run.subsession = subsession_in(item.metadata) or run.subsession
                     if isinstance(item, ev.ToolFailed):
                         run.state = "interrupted" if item.interrupted else "failed"
+                    run.files = len(item.attachments) if isinstance(item, ev.ToolCompleted) else 0
             case _:
                 pass
         if is_jump(item):

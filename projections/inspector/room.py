@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from projections.reports.step_requests import StepRequest
 
 _ROOMS = 8
-"""Sessions that are kept."""
+"""Sessions of which it is kept what was read."""
+_COUNTED = 100
+"""Sessions of which it is kept what was counted."""
 _STATES = 2
 """States of earlier versions that are kept of each."""
 _SLICE = 0.3
@@ -90,11 +92,17 @@ class Room:
         reader = self.session.reader
         gone = reader.forgotten(), reader.redactions()
         if gone != self._gone:
-            self._history, self._follower, self.series, self._request = self._new_history(), None, None, None
-            self._audit, self.verdicts = None, Counter()
-            self._states.clear()
-            self._readers.clear()
+            self.rest()
+            self.series, self.verdicts = None, Counter()
         self._gone = gone
+
+    def rest(self) -> None:
+        """Let go of all that was read of the session; what was counted stays."""
+        self._history, self._follower, self._request, self._audit = self._new_history(), None, None, None
+        self._states.clear()
+        self._readers.clear()
+        if self.series is not None and self.series.left:
+            self.series = None
 
     def is_far(self) -> bool:
         """Whether the newest state takes a long replay: no checkpoint of it is near."""
@@ -213,9 +221,15 @@ class Rooms:
         self._store.session(session)
         with self._lock:
             room = self._rooms.get(session)
+            is_new = room is None
             if room is None:
                 room = self._rooms[session] = Room(self._store, session)
-                if len(self._rooms) > _ROOMS:
+                if len(self._rooms) > _COUNTED:
                     self._rooms.popitem(last=False)
             self._rooms.move_to_end(session)
+            others = [*islice(reversed(self._rooms.values()), _ROOMS, None)] if is_new else []
+        for other in others:
+            if other.lock.acquire(blocking=False):  # else it is in use
+                other.rest()
+                other.lock.release()
         return room

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import partial
+from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from projections.window.sizing.breakdown import RunningKinds
 
 if TYPE_CHECKING:
     from eventlog import Session
-    from eventlog.values import Content
+    from eventlog.values import Content, Limits
     from projections.conversation.state import Conversation
     from projections.inspector.history import History
 
@@ -84,7 +85,7 @@ class WindowSeries:
         self.points: list[dict[str, Any]] = []
         self._session = session
         self._waiting = sample(history)[::-1]
-        self._steps = [step.version for step in history.steps]
+        self._calls = history.rows
         self._follower: TargetFollower | None = None
         self._state: Conversation | None = None
         self._assembly: Assembly | None = None
@@ -116,15 +117,22 @@ class WindowSeries:
         if self._counter is None:
             self._counter = counter_of(self._session.id, self._session.store.log, state.model)
         view = _view(self._session, state, version, self._assembly)
+        calls = bisect_right(self._calls, version, key=attrgetter("version"))
         kinds = self._kinds.of(state, view, DEFAULT, self._text, self._counter)
         return {
             "version": version,
-            "step": bisect_right(self._steps, version),
+            "calls": calls,
             "messages": len(view.messages),
             "kinds": msgspec.to_builtins(kinds),
             "total": kinds.total,
-            "usable": usable(state.limits, decode_policy(state.policy).overflow),
+            "usable": usable(self._limits(state, calls), decode_policy(state.policy).overflow),
         }
+
+    def _limits(self, state: Conversation, calls: int) -> Limits | None:
+        """Return the recorded limits, else those that the catalogue has for the model."""
+        models = self._session.store.host.models
+        named = state.model or (self._calls[calls - 1].model if calls else "")
+        return state.limits or (models.limits(named) if named in models else None)
 
     def _text(self, content: Content) -> str:
         return beginning(self._session, content, _COUNTED)

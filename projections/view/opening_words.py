@@ -22,7 +22,7 @@ def opening(text: str, longest: int = OPENING) -> str:
 
 
 def arguments(input: str) -> str:
-    """Return the arguments of a call without the marks of JSON: the first bare, others named."""
+    """Return the arguments of a call without JSON's marks: a first text bare, others named."""
     if len(input) > READ:
         return input
     try:
@@ -33,7 +33,10 @@ def arguments(input: str) -> str:
         return input
     members = cast("dict[str, object]", found).items()
     said = [(name, value if isinstance(value, str) else msgspec.json.encode(value).decode()) for name, value in members]
-    return " ".join(text if number == 0 else f"{name}={text}" for number, (name, text) in enumerate(said))
+    bare = next(iter(members), ("", None))[1]
+    return " ".join(
+        text if number == 0 and isinstance(bare, str) else f"{name}={text}" for number, (name, text) in enumerate(said)
+    )
 
 
 def words_of(parts: Iterable[NeutralPart]) -> str:

@@ -1,5 +1,5 @@
 // The shell: the address decides the view, the bar above has search, keys and colours.
-import { html, render, useEffect, useRef, useState, useKeys, link, Failed, State, compact, counted, Cost, ago, useLoaded } from "./ui.js";
+import { html, render, useEffect, useRef, useState, useKeys, link, Failed, State, compact, count, counted, Costs, ago, useLoaded } from "./ui.js";
 import { address, get } from "./api.js";
 import { Sessions } from "./sessions.js";
 import { Transcript } from "./transcript.js";
@@ -27,6 +27,7 @@ const KEYS = [
   ["/", "search"],
   ["1 … 6", "the views of a session"],
   ["j, k", "next, previous message or row"],
+  ["g, G", "first, newest message"],
   ["Enter", "open what is focused"],
   ["[ , ]", "previous, next jump"],
   ["← , →", "one version back, on"],
@@ -95,7 +96,7 @@ function App() {
       <button class="quiet" onClick=${nextTheme} aria-label=${`Colours: ${theme || "as the system"}`} title="Colours (t)">${{ "": "◐", light: "☀", dark: "☾" }[theme]}</button>
       <button class="quiet" onClick=${() => help.current.showModal()} aria-label="Keys" title="Keys (?)">?</button>
     </header>
-    ${inSession ? html`<${Session} key=${path[1]} id=${path[1]} path=${path.slice(2)} query=${query} />` : path[0] === "search" ? html`<${Search} query=${query} />` : path[0] === "usage" ? html`<${Usage} query=${query} />` : html`<${Sessions} query=${query} />`}
+    ${inSession ? html`<${Session} key=${path[1]} id=${path[1]} path=${path.slice(2)} query=${query} />` : path[0] === "search" ? html`<${Search} query=${query} />` : path[0] === "usage" ? html`<${Usage} query=${query} />` : path[0] && path[0] !== "s" ? html`<${Nowhere} />` : html`<${Sessions} query=${query} />`}
     <dialog ref=${help} aria-labelledby="keys-title" onClick=${(event) => event.target === help.current && help.current.close()}>
       <h2 id="keys-title">Keys</h2>
       <dl class="keys">${KEYS.map(([key, what]) => html`<dt><kbd>${key}</kbd></dt><dd>${what}</dd>`)}</dl>
@@ -103,6 +104,8 @@ function App() {
     </dialog>
   `;
 }
+
+const Nowhere = () => html`<main id="main" tabindex="-1"><h1>No such page</h1><p>The inspector has no page <code>${location.hash}</code>.</p><p><a href="#/">All sessions</a></p></main>`;
 
 function Session({ id, path, query }) {
   const [again, setAgain] = useState(0);
@@ -121,16 +124,16 @@ function Session({ id, path, query }) {
     const timer = setTimeout(() => setAgain(again + 1), 1000); // the rest is being read
     return () => clearTimeout(timer);
   }, [info]);
-  const chosen = VIEWS.find(([name]) => name === (path[0] === "compare" ? "versions" : path[0] || "")) || VIEWS[0];
+  const chosen = VIEWS.find(([name]) => name === (path[0] === "compare" ? "versions" : path[0] || "")) || [path[0], "No such page", Nowhere];
   const [name, words] = chosen;
   const View = path[0] === "compare" ? Compare : chosen[2];
   const title = info ? info.title || info.id : id;
   useEffect(() => {
     document.title = `${title} – ${words} – eventlog`;
   });
-  if (error) return html`<main id="main" tabindex="-1"><h1 class="visually-hidden">${id}</h1><${Failed} error=${error} /></main>`;
+  if (error) return html`<main id="main" tabindex="-1"><h1 class="visually-hidden">${id}</h1><${Failed} error=${error} /><p><a href="#/">All sessions</a></p></main>`;
   return html`
-    <div class="about">
+    <section class="about" aria-label="About the session">
       <div class="about-line">
         <h1 title=${title}><bdi>${title}</bdi></h1>
         ${info && html`<${State} state=${info.state} />`}
@@ -144,16 +147,16 @@ function Session({ id, path, query }) {
               <span title="of the transcript, neither removed nor rolled back">${counted(info.messages, "message")}</span>
               <span>${counted(info.events, "event")}</span>
               ${info.tokens > 0 && html`<span>${compact(info.tokens)} tokens</span>`}
-              ${(info.cost || info.estimate) && html`<span><${Cost} ...${info} /></span>`}
+              ${(info.calls > 0 || info.together?.calls > 0) && html`<span><${Costs} info=${info} /></span>`}
               <span>${ago(info.updated)}</span>
-              ${info.fork_of && html`<span>fork of <a href=${link("s", info.fork_of)}>${info.fork_of}</a> at ${info.forked_at}</span>`}
+              ${info.fork_of && html`<span>fork of <a href=${link("s", info.fork_of)}>${info.fork_of}</a> at v${count(info.forked_at)}</span>`}
               ${info.parent && html`<span>sub-session of <a href=${link("s", info.parent)}>${info.parent}</a></span>`}`
           : "…"}
       </p>
       <nav class="tabs" aria-label="Views of the session">
         ${VIEWS.map(([other, label], index) => html`<a href=${link("s", id, other)} aria-current=${other === name ? "page" : null} title=${`${label} (${index + 1})`}>${label}</a>`)}
       </nav>
-    </div>
+    </section>
     <${View} key=${path[0] || ""} id=${id} info=${info} path=${path.slice(1)} query=${query} changed=${changed} />
   `;
 }

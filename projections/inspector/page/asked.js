@@ -1,5 +1,5 @@
 // The calls that wait for a person: what would run, and the command that answers, or buttons.
-import { html, useEffect, useRef, useState, link, Copy, Failed, moment } from "./ui.js";
+import { html, useEffect, useRef, useState, link, Copy, Failed, moment, visible } from "./ui.js";
 import { get, post } from "./api.js";
 import { Given } from "./message.js";
 
@@ -16,9 +16,6 @@ export function Asked({ id, seen, answered }) {
   return (found?.calls || []).map((call) => html`<${Waiting} key=${call.part} id=${id} call=${call} answers=${found.answers} answered=${answered} />`);
 }
 
-/** A word of a command line: quoted unless it needs no quotes. */
-const word = (text) => (/^[\w.:~/-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
-
 /** Act on a click, but not on the second one of a double click: another button may be there by then. */
 const once = (act) => (event) => event.detail < 2 && act();
 
@@ -28,7 +25,6 @@ function Waiting({ id, call, answers, answered }) {
   const [edited, setEdited] = useState(null);
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
-  const command = (how) => `eventlog answer ${word(id)} ${word(call.part)} ${how} --by ${word(who || "NAME")}`;
   const name = useRef(null);
   const say = async (answer) => {
     if (!who.trim()) return name.current.focus(), setError(new Error("Say who answers: it is recorded."));
@@ -55,8 +51,10 @@ function Waiting({ id, call, answers, answered }) {
             ${edited !== null && html`<label for=${`edit-${call.part}`}>allowed with these arguments, as JSON</label><textarea id=${`edit-${call.part}`} dir="ltr" rows="6" value=${edited} onInput=${(event) => setEdited(event.target.value)}></textarea>`}
             <p><button disabled=${busy} onClick=${once(() => say(edited === null ? "allow" : "edit"))}>Allow</button> <button disabled=${busy} onClick=${once(() => say("deny"))}>Deny</button> <button onClick=${once(() => setEdited(edited === null ? call.arguments : null))}>${edited === null ? "Change the arguments" : "Leave the arguments"}</button></p>
           </div>`
-        : html`<p class="dim small">Answer in a terminal; a loop then goes on with the session:</p>
-            ${["--allow", "--deny --reason WHY"].map((how) => html`<p class="command"><code dir="ltr">${command(how)}</code> <${Copy} text=${command(how)} what="the command" /></p>`)}`}
+        : call.commands.length
+          ? html`<p class="dim small">Answer in a terminal, with your name; a loop then goes on with the session:</p>
+              ${call.commands.map((command) => html`<p class="command"><code dir="ltr">${visible(command)}</code> <${Copy} text=${command} what="the command" /></p>`)}`
+          : html`<p class="dim small">No command opens this store: the program that has it answers, with <code>session.answer_call</code>.</p>`}
       <${Failed} error=${error} />
     </section>
   `;

@@ -68,7 +68,7 @@ function Side({ message, id, growing }) {
   if (!message.seen) return html`<p class="seen gone small"><span class="dim">${name}</span> <span class="tag why">${REASONS[message.reason] || message.reason}</span></p>`;
   const added = message.view?.["+"];
   return html`<article class=${`message ${message.role}`} aria-label=${name}>
-    <header><b>${speaker(message)}</b><span class="grow"></span><span class="version">v${message.version}</span></header>
+    <header><h2>${speaker(message)}</h2><span class="grow"></span><span class="version">v${count(message.version)}</span></header>
     <div class="parts">${message.parts.map((part) => html`<${Seen} key=${part.id} part=${part} seen=${message.view?.[part.id]} message=${message} id=${id} growing=${growing} />`)}
     ${added && html`<div class="seen added"><span class="tag">added</span><pre tabindex="0" dir="auto">${added.text}</pre></div>`}</div>
   </article>`;

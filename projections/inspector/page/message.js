@@ -1,5 +1,5 @@
 // One message of a chat: its parts, calls folded, and why the model does not see what it does not.
-import { html, Component, useEffect, useRef, useState, Copy, Cost, Rendered, REASONS, Failed, Loading, count, compact, link, moment, duration, visible } from "./ui.js";
+import { html, Component, useEffect, useRef, useState, Copy, Cost, Rendered, REASONS, Failed, Loading, count, counted, compact, link, moment, duration, visible } from "./ui.js";
 import { address, get } from "./api.js";
 
 /** Texts of parts that grow while they are watched: the view that follows them asks here. */
@@ -19,7 +19,7 @@ export class Growing {
 }
 
 /** A text that grows: only its new end is added to the page. */
-export function Stream({ part, text, growing }) {
+export function Stream({ part, text, growing, code = false }) {
   const box = useRef(null);
   useEffect(() => {
     const node = box.current;
@@ -31,7 +31,7 @@ export function Stream({ part, text, growing }) {
       shown = now;
     });
   }, [part]);
-  return html`<div class="stream" dir="auto"><span ref=${box}></span><span class="caret" aria-hidden="true"></span></div>`;
+  return html`<div class="stream" dir=${code ? "ltr" : "auto"}><span ref=${box}></span><span class="caret" aria-hidden="true"></span></div>`;
 }
 
 export const speaker = (message) =>
@@ -48,7 +48,7 @@ export class Message extends Component {
       <article class=${`message ${message.role} ${message.summary ? "summary" : ""} ${message.seen ? "" : "unseen"}`} tabindex="-1" data-version=${message.version}
         aria-label=${`${who}, version ${message.version}${reason ? `, not seen by the model: ${reason}` : ""}`}>
         <header>
-          <b>${who}</b>
+          <h2>${who}</h2>
           ${message.agent && html`<span>${message.agent}</span>`}
           ${message.model && html`<span class="dim model">${message.model}</span>`}
           ${reason && html`<span class="tag why">${reason}</span>`}
@@ -56,7 +56,7 @@ export class Message extends Component {
             <time class="dim">${moment(message.created)}</time>
             ${spent && html`<${Spent} steps=${spent} />`}
             <span class="copies"><${Copy} label="Markdown" what="this message as Markdown" text=${() => copies(session, message).then((found) => found.markdown)} /><${Copy} label="JSON" what="this message as JSON" text=${() => copies(session, message).then((found) => JSON.stringify(found.json, null, 2))} /></span>
-            <a class="version" href=${link("s", session, "versions") + `?at=${message.version}`} title="What the model saw then">v${message.version}</a>
+            <a class="version" href=${link("s", session, "versions") + `?at=${message.version}`} title="What the model saw then">v${count(message.version)}</a>
           </span>
         </header>
         <div class="parts">
@@ -165,9 +165,9 @@ function Whole({ part, message, session, call = false }) {
   return html`
     ${call && html`<${Given} text=${pieces[0].input} />`}
     ${call && pieces[0].arguments_pruned && html`<p class="dim">Large arguments are cleared from the view.</p>`}
-    ${call && pieces[0].error && html`<h4>Error</h4><pre class="output bad" tabindex="0" dir="auto">${pieces[0].error}</pre>`}
+    ${call && pieces[0].error && html`<h4>Error</h4><pre class="output bad" tabindex="0" dir="ltr">${pieces[0].error}</pre>`}
     ${call && last.size > 0 && html`<h4>Result <span class="dim">${count(last.size)} characters${pieces[0].pruned ? ", cleared from the view" : ""}</span></h4>`}
-    ${pieces.map((piece) => piece.html ? html`<${Rendered} html=${piece.html} />` : piece.size ? html`<pre class="output" tabindex="0" dir="auto">${piece.text}</pre>` : null)}
+    ${pieces.map((piece) => piece.html ? html`<${Rendered} html=${piece.html} />` : piece.size ? html`<pre class="output" tabindex="0" dir=${call ? "ltr" : "auto"}>${piece.text}</pre>` : null)}
     ${call && pieces[0].files?.map((file, index) => html`<${Attached} file=${file} place=${{ session, part: part.id, index }} />`)}
     ${last.end < last.size && html`<button class="more" onClick=${() => load(last.end)}>Show more: ${compact(last.end)} of ${compact(last.size)} characters are shown</button>`}
   `;
@@ -180,11 +180,11 @@ export function Given({ text }) {
     given = JSON.parse(text);
   } catch {}
   if (!text || text === "{}") return null;
-  if (!given || typeof given !== "object" || Array.isArray(given)) return html`<pre class="output" tabindex="0" dir="auto">${text}</pre>`;
+  if (!given || typeof given !== "object" || Array.isArray(given)) return html`<pre class="output" tabindex="0" dir="ltr">${text}</pre>`;
   return html`<dl class="given">
     ${Object.entries(given).map(([name, value]) => {
       const shown = visible(typeof value === "string" ? value : JSON.stringify(value, null, 2));
-      return html`<dt>${visible(name)}</dt><dd>${shown.includes("\n") || shown.length > 120 ? html`<pre tabindex="0" dir="auto">${shown}</pre>` : html`<code dir="auto">${shown}</code>`}</dd>`;
+      return html`<dt>${visible(name)}</dt><dd>${shown.includes("\n") || shown.length > 120 ? html`<pre tabindex="0" dir="ltr">${shown}</pre>` : html`<code dir="ltr">${shown}</code>`}</dd>`;
     })}
   </dl>`;
 }
@@ -198,16 +198,18 @@ function Call({ part, message, session, growing, unfolded, run }) {
     <details class=${`call ${part.status}`} open=${open} onToggle=${(event) => setOpen(event.currentTarget.open)}>
       <summary>
         <span class="tool-name">${part.tool}</span>
-        <span class="gist" dir="auto">${part.title && part.title !== part.gist ? part.title : part.gist}</span>
+        <span class="gist" dir="ltr">${part.title && part.title !== part.gist ? part.title : part.gist}</span>
         ${why && html`<span class="tag why">${why}</span>`}
         ${state && html`<span class=${`tag ${state === "failed" ? "bad" : part.open ? "running" : "why"}`} title=${STATES[state]}>${state}</span>`}
+        ${run?.files > 0 && html`<span class="tag">${counted(run.files, "file")}</span>`}
         ${run?.answer && html`<span class="tag">${run.answer}</span>`}
         <span class="dim size">${ran(run)}</span>
         <span class="dim size">${part.size ? `${compact(part.size)} chars` : ""}</span>
       </summary>
       ${open && html`<div class="call-body">
-        ${part.open ? html`<${Stream} part=${part.id} text="" growing=${growing} />` : html`<${Whole} part=${part} message=${message} session=${session} call=${true} />`}
+        ${part.open ? html`<${Stream} part=${part.id} text="" growing=${growing} code=${true} />` : html`<${Whole} part=${part} message=${message} session=${session} call=${true} />`}
       </div>`}
     </details>
+    ${run?.subsession && html`<p class="small">↳ <a href=${link("s", run.subsession)}>The sub-session of this call</a></p>`}
   `;
 }

@@ -142,7 +142,7 @@ class Player {
     if (!this.messages.has(scene.message)) this.begin(scene.message, "assistant", "Assistant");
     const text = element("span", "stream", scene.text || "");
     const box = element("div", `part ${scene.kind}`);
-    box.dir = "auto";
+    box.dir = scene.tool ? "ltr" : "auto";
     if (scene.tool) box.append(element("span", "tool-name", scene.tool), " ");
     if (scene.kind === "reasoning") box.append(element("span", "dim small", "thinking "));
     const prose = element("div", "prose");

@@ -54,6 +54,6 @@ export function Search({ query }) {
 const Hit = ({ hit }) => html`
   <a class="row hit" href=${link("s", hit.session) + `?v=${hit.version}`}>
     <span class="row-facts"><span class="chip">${hit.kind}${hit.tool && ` ${hit.tool}`}</span>${hit.marks.map((mark) => html`<span class="tag why">${mark}</span>`)}<b><bdi>${hit.title || hit.session}</bdi></b><span class="grow"></span><span class="dim">${moment(hit.time)}</span></span>
-    <span class="snippet" dir="auto">${hit.before && "…"}${hit.pieces.map(([text, found]) => (found ? html`<mark>${text}</mark>` : text))}${hit.after && "…"}</span>
+    <span class="snippet" dir=${["call", "result"].includes(hit.kind) ? "ltr" : "auto"}>${hit.before && "…"}${hit.pieces.map(([text, found]) => (found ? html`<mark>${text}</mark>` : text))}${hit.after && "…"}</span>
   </a>
 `;

@@ -6,7 +6,7 @@ const EVERY = 2000;
 const ENOUGH = 50; // sessions of a state that are looked for unasked
 const STATES = [["", "All"], ["running", "Running"], ["unfinished", "Unfinished"], ["asked", "Asked"]];
 
-const SORTS = { "": "latest first", created: "newest first", cost: "most expensive first", tokens: "most tokens first", messages: "longest first" };
+const SORTS = { "": "latest first", created: "newest first", cost: "highest own cost first", tokens: "most tokens first", messages: "longest first" };
 const FIELDS = ["scope", "state", "archived", "text", "sort", "since", "until", "cost", "model", "subsessions"]; // of the address
 
 /** The beginning of a day of the address, or of the day after it, as the server wants it. */
@@ -24,7 +24,6 @@ export function Sessions({ query }) {
   const [error, setError] = useState(null);
   const [more, setMore] = useState([]);
   const { value: scopes } = useLoaded((signal) => get("scopes", {}, signal), []);
-  const { value: families } = useLoaded((signal) => get("families", {}, signal), [list && list.sessions.map((info) => info.id).join()]);
   const [choosing, setChoosing] = useState(Boolean(given.model)); // models are looked for once they are needed
   const { value: models } = useLoaded((signal) => (choosing ? get("usage", {}, signal) : Promise.resolve(null)), [choosing]);
   const rows = useRef(null);
@@ -110,7 +109,7 @@ export function Sessions({ query }) {
       <details class="more-filters" open=${Boolean(narrowed)} onToggle=${(event) => event.currentTarget.open && setChoosing(true)}><summary>More filters</summary>
         <label>active from <input type="date" value=${given.since || ""} onChange=${go("since")} /></label>
         <label>to <input type="date" value=${given.until || ""} onChange=${go("until")} /></label>
-        <label>cost at least $ <input type="number" min="0" step="any" value=${given.cost || ""} onChange=${go("cost")} /></label>
+        <label>own cost at least $ <input type="number" min="0" step="any" value=${given.cost || ""} onChange=${go("cost")} /></label>
         <label>model <select aria-label="Model" onChange=${go("model")}>
           <option value="" selected=${!given.model}>any</option>
           ${given.model && !models?.models.some((each) => each.model === given.model) && html`<option value=${given.model} selected>${given.model}</option>`}
@@ -125,7 +124,7 @@ export function Sessions({ query }) {
       ${list?.unestimated ? html`<p class="dim" role="status">Costs of ${counted(list.unestimated, "session")} are still to be estimated by list prices: the order may change …</p>` : null}
       ${list && !looking && !sessions.length ? html`<div class="empty"><p>No session here.</p><p class="dim">${text || state || narrowed || scope !== null ? "Change the filters above." : html`Import some: <code>eventlog import FILE</code>, or see <code>eventlog demo</code>.`}</p></div>` : null}
       <ol class="rows" ref=${rows} aria-label="Sessions">
-        ${sessions.map((info) => html`<${Row} key=${info.id} info=${info} families=${unfolded ? {} : families || {}} waiting=${info.unpriced > 0 && pages.some((page) => page.estimating)} />`)}
+        ${sessions.map((info) => html`<${Row} key=${info.id} info=${info} folded=${!unfolded} waiting=${pages.some((page) => page.estimating)} />`)}
       </ol>
       ${next && !looking ? html`<button class="wide" onClick=${loadMore}>More sessions</button>` : null}
     </main>
@@ -133,11 +132,10 @@ export function Sessions({ query }) {
 }
 
 /** A session, and its sub-sessions folded under it. */
-function Row({ info, families, waiting }) {
+function Row({ info, folded, waiting }) {
   const [open, setOpen] = useState(false);
   const [below, setBelow] = useState(null);
   const [error, setError] = useState(null);
-  const number = families[info.id];
   useEffect(() => {
     if (!open) return;
     const control = new AbortController();
@@ -161,10 +159,10 @@ function Row({ info, families, waiting }) {
         <span class="num"><b><${Cost} ...${info} waiting=${waiting} /></b><small>cost</small></span>
         <span class="when dim">${ago(info.updated)}</span>
       </a>
-      ${number ? html`<details class="below" open=${open} onToggle=${(event) => setOpen(event.currentTarget.open)}>
-        <summary>${counted(number, "sub-session")}</summary>
+      ${info.subsessions && folded ? html`<details class="below" open=${open} onToggle=${(event) => setOpen(event.currentTarget.open)}>
+        <summary>${counted(info.subsessions, "sub-session")}${info.together.calls > 0 && html`, cost with them <${Cost} ...${info.together} waiting=${waiting} />`}</summary>
         <${Failed} error=${error} />
-        ${open && (below ? html`<ol class="rows">${below.sessions.map((child) => html`<${Row} key=${child.id} info=${child} families=${families} />`)}</ol>${below.next ? html`<p class="dim small">The newest 100 are shown.</p>` : null}` : html`<${Loading} />`)}
+        ${open && (below ? html`<ol class="rows">${below.sessions.map((child) => html`<${Row} key=${child.id} info=${child} folded=${true} />`)}</ol>${below.next ? html`<p class="dim small">The newest 100 are shown.</p>` : null}` : html`<${Loading} />`)}
       </details>` : null}
     </li>
   `;

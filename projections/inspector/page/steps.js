@@ -190,7 +190,7 @@ function Sent({ message, index }) {
       <h3>${index + 1}. ${message.role}</h3>
       ${message.parts.map((part) => {
         if (part.type === "call") return html`<div class="sent-part"><span class="tool-name">${part.tool}</span> <span class="dim mono small">${part.call}</span><${Given} text=${part.input} /></div>`;
-        if (part.type === "result") return html`<div class="sent-part"><span class="dim">result of</span> <span class="tool-name">${part.tool}</span>${part.error ? html` <span class="tag bad">error</span>` : null}<pre tabindex="0" dir="auto">${part.output ?? ""}</pre></div>`;
+        if (part.type === "result") return html`<div class="sent-part"><span class="dim">result of</span> <span class="tool-name">${part.tool}</span>${part.error ? html` <span class="tag bad">error</span>` : null}<pre tabindex="0" dir="ltr">${part.output ?? ""}</pre></div>`;
         if (part.type === "file") return html`<p class="attachment"><span class="tag">${part.mime}</span> ${part.filename || ""}</p>`;
         return html`<div class="sent-part">${part.type === "reasoning" && html`<span class="dim">reasoning</span>`}<pre tabindex="0" dir="auto">${part.text}</pre></div>`;
       })}

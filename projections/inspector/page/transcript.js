@@ -21,6 +21,7 @@ export function Transcript({ id, query, changed }) {
   const [more, setMore] = useState(false);
   const [newer, setNewer] = useState(false);
   const around = Number(query.get("v")) || null; // a message to show, instead of the newest
+  const [again, setAgain] = useState(0); // how often the first message was asked for
   const [error, setError] = useState(null);
   const [live, setLive] = useState("");
   const scroller = useRef(null);
@@ -59,7 +60,8 @@ export function Transcript({ id, query, changed }) {
   }, [chunks]);
   useEffect(() => {
     if (!around || !chunks) return;
-    const found = [...(scroller.current?.querySelectorAll("article.message") ?? [])].findLast((each) => Number(each.dataset.version) <= around);
+    const all = [...(scroller.current?.querySelectorAll("article.message") ?? [])];
+    const found = all.findLast((each) => Number(each.dataset.version) <= around) ?? all[0];
     if (!found) return;
     found.focus({ preventScroll: true });
     found.classList.add("fresh");
@@ -69,7 +71,7 @@ export function Transcript({ id, query, changed }) {
       if (--frames) requestAnimationFrame(settle);
     };
     settle();
-  }, [around, chunks === null]);
+  }, [around, chunks === null, again]);
 
   /** Read the newest messages again: those that are unchanged stay the same objects. */
   const refresh = async () => {
@@ -124,6 +126,8 @@ export function Transcript({ id, query, changed }) {
     return () => observer.disconnect();
   }, [more, chunks]);
 
+  const first = link("s", id) + "?v=1";
+  const toNewest = () => scroller.current.scrollTo({ top: 0 }); // the scroller begins at its lower end
   const step = (by) => () => {
     const all = [...(scroller.current?.querySelectorAll("article.message") ?? [])];
     const at = all.indexOf(document.activeElement.closest?.("article.message"));
@@ -134,23 +138,25 @@ export function Transcript({ id, query, changed }) {
   useKeys({
     j: step(1),
     k: step(-1),
-    G: () => scroller.current.scrollTo({ top: 0 }),
+    g: () => (setAgain(again + 1), (location.hash = first)),
+    G: () => (toNewest(), (location.hash = link("s", id))),
     Enter: () => {
       if (!document.activeElement.matches("article.message")) return false;
       document.activeElement.querySelector("details > summary")?.click();
     },
   });
 
+  const said = chunks?.some((chunk) => chunk.messages.length);
   return html`
     <main id="main" class="chat" ref=${scroller} tabindex="0" aria-label="Transcript">
       <div class="chat-in">
         <${Failed} error=${error} />
         ${chunks === null && !error ? html`<${Loading} />` : null}
-        ${chunks && !chunks.some((chunk) => chunk.messages.length) ? html`<div class="empty"><p>Nothing was said yet.</p></div>` : null}
-        ${more ? html`<button class="wide" ref=${top} onClick=${older}>Older messages</button>` : chunks?.length ? html`<p class="mark"><span>the beginning</span></p>` : null}
+        ${more || around ? html`<nav class="ends" aria-label="Ends of the conversation"><a href=${first} onClick=${() => setAgain(again + 1)}>First message</a><a href=${link("s", id)} onClick=${toNewest}>Newest message</a></nav>` : null}
+        ${chunks && !said ? html`<div class="empty"><p>Nothing was said yet.</p></div>` : null}
+        ${more ? html`<button class="wide" ref=${top} onClick=${older}>Older messages</button>` : said ? html`<p class="mark"><span>the beginning</span></p>` : null}
         <div>${(chunks || []).map((chunk) => html`<${Chunk} key=${chunk.key} messages=${chunk.messages} session=${id} growing=${growing.current} spent=${spent} />`)}</div>
         ${newer ? html`<button class="wide" onClick=${() => later().catch(setError)}>Newer messages</button>` : null}
-        ${around ? html`<p class="mark"><a href=${link("s", id)}>To the newest messages</a></p>` : null}
         ${chunks && !newer && html`<${Asked} id=${id} seen=${chunks} answered=${refresh} />`}
         <p class="live-state dim" role="status">${live}</p>
       </div>

@@ -1,12 +1,14 @@
 // The tree of forks and sub-sessions, each with the time that it covers.
-import { html, useRef, useKeys, useLoaded, Failed, Loading, compact, counted, Cost, State, duration, link, moment } from "./ui.js";
+import { html, useEffect, useRef, useState, useKeys, useLoaded, Failed, Loading, compact, count, counted, Cost, Costs, State, duration, link, moment } from "./ui.js";
 import { get } from "./api.js";
 
 /** How long a session took; when an imported one ended, for some recordings have no times. */
 const covered = ({ created, updated, origin }) => (!origin && updated > created ? `, took ${duration(updated - created)}` : moment(updated) !== moment(created) ? ` to ${moment(updated)}` : "");
 
 export function Tree({ id }) {
-  const { value, error } = useLoaded((signal) => get("tree", { session: id }, signal), [id]);
+  const [again, setAgain] = useState(0);
+  const { value, error } = useLoaded((signal) => get("tree", { session: id }, signal), [id, again]);
+  useEffect(() => void (value?.estimating && setAgain(again + 1)), [value]);
   const list = useRef(null);
   const focus = (by) => () => {
     const links = [...(list.current?.querySelectorAll("a") ?? [])];
@@ -28,8 +30,8 @@ export function Tree({ id }) {
   const draw = (info) => html`
     <li>
       <a class="node" href=${link("s", info.id)} aria-current=${info.id === value.of ? "true" : null}>
-        <span class="node-title"><span class=${`tag ${info.fork_of ? "fork" : info.parent ? "sub" : ""}`}>${info.fork_of ? `fork at v${info.forked_at}` : info.parent ? "sub-session" : "session"}</span> <b><bdi>${info.title || info.id}</bdi></b> <${State} state=${info.state} /></span>
-        <span class="dim small">${counted(info.messages, "message")} · ${counted(info.events, "event")}${info.calls ? ` · ${compact(info.tokens)} tokens` : ""}${info.cost || info.estimate ? html` · <${Cost} ...${info} />` : ""} · ${moment(info.created)}${covered(info)}</span>
+        <span class="node-title"><span class=${`tag ${info.fork_of ? "fork" : info.parent ? "sub" : ""}`}>${info.fork_of ? `fork at v${count(info.forked_at)}` : info.parent ? "sub-session" : "session"}</span> <b><bdi>${info.title || info.id}</bdi></b> <${State} state=${info.state} /></span>
+        <span class="dim small">${counted(info.messages, "message")} · ${counted(info.events, "event")}${info.calls ? ` · ${compact(info.tokens)} tokens` : ""}${info.calls || info.together?.calls ? html` · <${Costs} info=${info} />` : ""} · ${moment(info.created)}${covered(info)}</span>
         <span class="life" aria-hidden="true"><span style=${{ marginLeft: `${(100 * (info.created - from)) / span}%`, width: `${Math.max(1, (100 * (info.updated - info.created)) / span)}%` }}></span></span>
       </a>
       ${children.has(info.id) && html`<ul>${children.get(info.id).map(draw)}</ul>`}
@@ -37,7 +39,7 @@ export function Tree({ id }) {
   `;
   return html`
     <main id="main" class="tree" tabindex="-1">
-      <h2>${counted(value.sessions.length, "session")} in the tree</h2>
+      <h2>${counted(value.sessions.length, "session")} in the tree${value.cost.calls ? html`, <${Cost} ...${value.cost} /> in all` : ""}</h2>
       <ul ref=${list}>${roots.map(draw)}</ul>
     </main>
   `;

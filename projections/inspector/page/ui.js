@@ -9,6 +9,7 @@ export const html = htm.bind(h);
 
 const number = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const tiny = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 });
 const day = new Intl.DateTimeFormat("en", { dateStyle: "medium" });
 const clock = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
@@ -19,7 +20,8 @@ export const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? 
 export const dollars = (cost) => {
   if (cost === null || cost === undefined) return "";
   const value = Number(cost);
-  return value >= 1000 ? `$${number.format(Math.round(value))}` : `$${value.toFixed(value !== 0 && value < 0.1 ? 4 : 2)}`;
+  if (value >= 1000) return `$${number.format(Math.round(value))}`;
+  return value && value < 0.0001 ? `$${tiny.format(value)}` : `$${value.toFixed(value && value < 0.1 ? 4 : 2)}`;
 };
 
 /** A cost as it was recorded; with ≈ where list prices stand in for a part, ≥ where a part is not known. */
@@ -30,6 +32,9 @@ export const Cost = ({ cost, estimate, unknown = 0, waiting = false, none = "–
   const text = `${unknown ? "≥ " : estimated ? "≈ " : ""}${dollars(Number(cost || 0) + Number(estimate || 0))}`;
   return why.length ? html`<span title=${why.join("; ")}>${text}</span>` : text;
 };
+
+/** What a session cost, and what it cost with its sub-sessions, if it has some. */
+export const Costs = ({ info }) => html`<${Cost} ...${info} none=${info.calls ? "cost not known" : "no own cost"} />${info.together && html`, <${Cost} ...${info.together} none="not known" /> with sub-sessions`}`;
 
 const DAY = 86400000;
 
@@ -52,11 +57,14 @@ export function ago(time) {
   return day.format(new Date(time));
 }
 
+/** How long something took: the two largest units, and tenths of a short time. */
 export function duration(milliseconds) {
   if (milliseconds < 1000) return `${milliseconds} ms`;
-  if (milliseconds < 60000) return `${(milliseconds / 1000).toFixed(1)} s`;
-  if (milliseconds < 3600000) return `${Math.round(milliseconds / 60000)} min`;
-  return `${(milliseconds / 3600000).toFixed(1)} h`;
+  if (milliseconds < 59950) return `${(milliseconds / 1000).toFixed(1)} s`;
+  const seconds = Math.round(milliseconds / 1000);
+  const hours = Math.floor(Math.round(seconds / 60) / 60);
+  const [large, small] = seconds < 3600 ? [[Math.floor(seconds / 60), "min"], [seconds % 60, "s"]] : [[hours, "h"], [Math.round(seconds / 60) - 60 * hours, "min"]];
+  return [large, small].filter(([number]) => number).map((unit) => unit.join(" ")).join(" ");
 }
 
 /** Short words for why the model does not see something as it was said. */
@@ -111,7 +119,8 @@ export function Copy({ text, what, label = "Copy" }) {
   return html`<button class="copy" onClick=${copy} aria-label=${`${label}: ${what}`}>${done || label}</button>`;
 }
 
-export const Failed = ({ error }) => (error ? html`<p class="failed" role="alert">${error.message || String(error)}</p>` : null);
+/** The sentence of an error, with what stands between backticks as code. */
+export const Failed = ({ error }) => (error ? html`<p class="failed" role="alert">${(error.message || String(error)).split("`").map((words, place) => (place % 2 ? html`<code>${words}</code>` : words))}</p>` : null);
 
 export const Loading = ({ what = "Loading" }) => html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span>${what}…</p>`;
 
@@ -147,10 +156,11 @@ export function useKeys(keys) {
   }, []);
 }
 
-const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
+const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\ufeff]/g;
+const sign = (code) => (code < 0x20 ? String.fromCharCode(0x2400 + code) : code === 0x7f ? "\u2421" : `\u27e8U+${code.toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
 
-/** Text with control characters as visible signs: for what the server could not make so. */
-export const visible = (text) => text.replace(HARMFUL, (sign) => (sign < " " ? String.fromCharCode(0x2400 + sign.charCodeAt(0)) : "\ufffd"));
+/** Text with control characters as visible signs, those of the server: for what it could not make so. */
+export const visible = (text) => text.replace(HARMFUL, (found) => sign(found.charCodeAt(0)));
 
 /** HTML that the server rendered and cleaned; nothing else is ever set as HTML. */
 export const Rendered = ({ html: markup, class: name = "" }) => html`<div class="prose ${name}" dir="auto" dangerouslySetInnerHTML=${{ __html: markup }}></div>`;

@@ -61,7 +61,7 @@ export function Usage({ query }) {
       ${found?.behind ? html`<p class="dim" role="status">The index is not up to date yet.</p>` : null}
       ${found && !found.days.length && html`<div class="empty"><p>No reply and no usage ${FIELDS.some((name) => name !== "show" && given[name] !== null) ? "here: change the filters above" : "is recorded"}.</p></div>`}
       ${found?.days.length > 0 && html`
-        <p class="sums"><span>cost <b><${Cost} ...${found.total} none="not known" /></b></span><span><b>${compact(tokens(found.total))}</b> tokens</span><span><b>${count(found.total.replies)}</b> replies</span><span><b>${count(found.total.errors)}</b> errors</span><span><b>${count(found.total.sessions)}</b> sessions</span></p>
+        <p class="sums"><span>cost <b><${Cost} ...${found.total} none="not known" /></b></span><span><b>${compact(tokens(found.total))}</b> tokens</span>${[["replies", "reply"], ["errors", "error"], ["sessions", "session"]].map(([name, one]) => html`<span><b>${count(found.total[name])}</b> ${found.total[name] === 1 ? one : name}</span>`)}</p>
         <${Bars} days=${found.days} show=${show} />
         ${(found.total.estimated > 0 || found.total.unknown > 0) && html`<p class="dim small">${found.total.estimated > 0 && `${counted(found.total.estimated, "call")} without a recorded cost ${found.total.estimated === 1 ? "is" : "are"} estimated by list prices of ${found.prices}. `}${found.total.unknown > 0 && `The cost of ${counted(found.total.unknown, "call")} is not known, and in no sum.`}</p>`}
         <${Table} title="By model" rows=${found.models} more=${found.more_models} name=${(each) => html`<a href=${to({ model: each.model })}><bdi>${each.shown || "without a model"}</bdi></a>`} />

@@ -118,11 +118,12 @@ export function Versions({ id, info, query }) {
           <label class="go">version <input type="number" min="1" max=${newest} value=${here} onChange=${(event) => go(Number(event.target.value) || 1)} /></label>
           <select aria-label="Jump to" onChange=${(event) => event.target.value && choose(Number(event.target.value))}>
             <option value="" selected=${listed < 0}>${jumps.length ? `Jump to one of ${counted(jumps.length, "change")} …` : "No prune, compaction or rollback"}</option>
-            ${jumps.map((jump, index) => html`<option value=${index} selected=${index === listed}>v${jump.version} ${jumpWords(jump)}${jump.hidden ? " (rolled back)" : ""}</option>`)}
+            ${jumps.map((jump, index) => html`<option value=${index} selected=${index === listed}>v${count(jump.version)} ${jumpWords(jump)}${jump.hidden ? " (rolled back)" : ""}</option>`)}
           </select>
         </div>
         <${Marks} jumps=${jumps} />
         ${here > 1 && html`<p class="small"><a href=${link("s", id, "compare") + `?first=${Math.max(1, before)}&second=${here}`}>Compare two versions side by side</a></p>`}
+        ${info && at > newest && html`<p role="status">There is no version ${count(at)}: the newest is ${count(newest)}.</p>`}
         <${Failed} error=${historyError} />
         ${shown !== null && html`<${Moment} id=${id} at=${shown} jumps=${current} diff=${known} />`}
         <div class="side-heads"><h2>Everything that was said</h2><h2>What the model saw</h2></div>
@@ -194,7 +195,7 @@ function Row({ message, id, growing, changed }) {
   const added = view["+"];
   const same = message.seen && !added && message.parts.every((part) => !view[part.id] || view[part.id].state === "same");
   const fresh = message.parts.some((part) => changed.has(part.id)) && (message.parts.some((part) => changed.get(part.id)) ? "fresh chief" : "fresh");
-  const head = (side) => html`<header><b>${who}</b>${message.model && side === "left" && html`<span class="dim model">${message.model}</span>`}<span class="grow"></span><span class="version">v${message.version}</span></header>`;
+  const head = (side) => html`<header><h2>${who}</h2>${message.model && side === "left" && html`<span class="dim model">${message.model}</span>`}<span class="grow"></span><span class="version">v${count(message.version)}</span></header>`;
   return html`
     <div class="pair-left">
       <p class="side-mark" aria-hidden="true">Said</p>
@@ -223,5 +224,5 @@ export function Seen({ part, seen, message, id, growing }) {
   if (seen.state === "gone") return part.reason === "never-sent" || part.reason === "empty" ? null : html`<p class="seen gone small"><span class="tag why">gone: ${reason}</span></p>`;
   if (seen.state === "same") return html`<div class="seen same"><${Part} part=${part} message=${message} session=${id} growing=${growing} /></div>`;
   const words = seen.state === "added" ? "added when the request is made" : `changed: ${reason}`;
-  return html`<div class=${`seen ${seen.state}`}><span class="tag">${words}</span>${part.kind === "tool" && html`<span class="tool-name">${part.tool}</span>`}<pre tabindex="0" dir="auto">${seen.text}</pre></div>`;
+  return html`<div class=${`seen ${seen.state}`}><span class="tag">${words}</span>${part.kind === "tool" && html`<span class="tool-name">${part.tool}</span>`}<pre tabindex="0" dir=${part.kind === "tool" ? "ltr" : "auto"}>${seen.text}</pre></div>`;
 }

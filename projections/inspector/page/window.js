@@ -19,6 +19,8 @@ export const KINDS = {
 const NAMES = Object.keys(KINDS);
 const MANY = 400000; // tokens from which a look ahead takes seconds, and is taken when it is asked for
 
+const WHOLE = Array.from({ length: 30 }, (_, place) => [1, 2, 5][place % 3] * 10 ** Math.floor(place / 3)); // versions are whole numbers
+
 let charts = null;
 const chartLibrary = () =>
   (charts ??= new Promise((resolve, reject) => {
@@ -72,12 +74,12 @@ export function WindowView({ id }) {
       ${points.length > 0 && html`
         <section aria-labelledby="over-time">
           <h2 id="over-time">Tokens in the window, version by version</h2>
-          <p class="dim" role="status">${left ? `Counting: ${left} of ${points.length + left} versions are left.` : `${counted(points.length, "version")} counted. ${point.usable ? `${count(point.usable)} tokens are usable, the most that a request may have.` : "No limits are recorded."}`}</p>
-          <${Chart} points=${points} jumps=${changes} choose=${setChosen} />
-          <${Legend} point=${point} />
+          <p class="dim" role="status">${left ? `Counting: ${left} of ${points.length + left} versions are left.` : `${counted(points.length, "version")} counted. ${point.usable ? `${count(point.usable)} tokens are usable, the most that a request may have.` : "The limits of the model are not known."}`}</p>
+          ${points.length > 1 && html`<${Chart} points=${points} jumps=${changes} choose=${setChosen} />`}
+          <${Legend} point=${point} drawn=${points.length > 1} />
         </section>
         ${changes.length > 0 && html`<section aria-labelledby="freed"><h2 id="freed">What was freed, in tokens</h2><${Freed} id=${id} changes=${changes} points=${points} /></section>`}
-        <details class="thought"><summary>The chart as a table</summary><${Table} points=${points} /></details>`}
+        ${points.length > 1 && html`<details class="thought"><summary>The chart as a table</summary><${Table} points=${points} /></details>`}`}
       ${now ? html`<${Now} report=${now} />` : looking && !error ? html`<${Loading} what="Looking at what would go next" />` : left === 0 ? html`<button class="wide" onClick=${() => look().catch(setError)}>Look at what would go next</button>` : null}
     </main>
   `;
@@ -150,7 +152,7 @@ function options(box, current) {
     legend: { show: false },
     scales: { x: { time: false }, y: { range: (_, __, most) => [0, most * 1.06 || 1] } },
     cursor: { y: false, drag: { x: false, y: false } },
-    axes: [{ ...axis, values: (_, values) => values.map((value) => `v${compact(value)}`) }, { ...axis, size: 56, values: (_, values) => values.map(compact) }],
+    axes: [{ ...axis, incrs: WHOLE, values: (_, values) => values.map((value) => `v${compact(value)}`) }, { ...axis, size: 56, values: (_, values) => values.map(compact) }],
     series: [
       {},
       ...[...NAMES].reverse().map((name) => ({ label: KINDS[name], fill: colour(name), stroke: colour(name), width: 0.5, points: { show: false } })),
@@ -180,12 +182,12 @@ function options(box, current) {
   };
 }
 
-function Legend({ point }) {
+function Legend({ point, drawn }) {
   return html`
     <div class="legend">
-      <p><b>v${count(point.version)}</b> <span class="dim">${point.step ? `after step ${point.step}` : "before the first step"}</span> <b>${count(point.total)}</b> tokens${point.usable ? html` <span class="dim">of ${count(point.usable)}, ${Math.round((100 * point.total) / point.usable)} %</span>` : ""}</p>
+      <p><b>v${count(point.version)}</b> <span class="dim">${point.calls ? `after ${counted(point.calls, "step")}` : "before the first step"}</span> <b>${count(point.total)}</b> tokens${point.usable ? html` <span class="dim">of ${count(point.usable)}, ${Math.round((100 * point.total) / point.usable)} %</span>` : ""}</p>
       <ul>${NAMES.filter((name) => point.kinds[name]).map((name) => html`<li><span class=${`swatch ${name}`} aria-hidden="true"></span>${KINDS[name]} <b>${count(point.kinds[name])}</b></li>`)}</ul>
-      <ul class="dim">${[["usable", "usable"], ["pruned", "prune"], ["compacted", "compaction"], ["rolled-back", "rollback"]].map(([name, words]) => html`<li><span class=${`line-key ${name}`} aria-hidden="true"></span>${words}</li>`)}</ul>
+      ${drawn && html`<ul class="dim">${[["usable", "usable"], ["pruned", "prune"], ["compacted", "compaction"], ["rolled-back", "rollback"]].map(([name, words]) => html`<li><span class=${`line-key ${name}`} aria-hidden="true"></span>${words}</li>`)}</ul>`}
     </div>
   `;
 }
@@ -227,11 +229,11 @@ function Now({ report }) {
         <dt>Next prune</dt><dd>${!report.prune.enabled ? "switched off" : report.prune.parts.length ? `${counted(report.prune.parts.length, "result")}, about ${count(report.prune.freed)} tokens (policy ${report.prune.policy})` : `nothing worth clearing (policy ${report.prune.policy})`}</dd>
         <dt>Next compaction</dt><dd>${report.compaction ? `${counted(report.compaction.messages, "message")}, ${count(report.compaction.tokens)} tokens; ${counted(report.compaction.tail_messages, "message")} stay` : "nothing to compact"}</dd>
       </dl>
-      <h3>The largest parts</h3>
+      ${report.largest_parts.length > 0 && html`<h3>The largest parts</h3>
       <div class="scroll-x" tabindex="0"><table class="largest">
         <thead><tr><th class="n">tokens</th><th>kind</th><th>tool</th><th>part</th></tr></thead>
         <tbody>${report.largest_parts.map((part) => html`<tr><td class="n"><b>${count(part.tokens)}</b></td><td>${part.kind}${part.pruned ? ", cleared" : ""}${part.truncated ? ", preview" : ""}</td><td>${part.tool} <span class="dim"><bdi>${part.title}</bdi></span></td><td class="mono small">${part.id}</td></tr>`)}</tbody>
-      </table></div>
+      </table></div>`}
     </section>
   `;
 }

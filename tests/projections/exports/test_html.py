@@ -181,7 +181,8 @@ def test_no_text_becomes_a_foreign_tag(text: str) -> None:
 def test_what_turns_text_around_is_seen() -> None:
     """Control characters and overrides of direction are shown by signs; letters stay."""
     assert visible("a\u202eb\x1b\x7f\x85\r\n\u05e9\u05dc\ud83d") == "a⟨U+202E⟩b␛␡⟨U+0085⟩\n\u05e9\u05dc\ufffd"
-    assert markdown_html("# a") == "<h3>a</h3>\n"
+    assert markdown_html("# a") == markdown_html("### a") == "<h3>a</h3>\n"
+    assert markdown_html("## a\n### b") == "<h3>a</h3>\n<h4>b</h4>\n"
     assert 'rel="noopener' in markdown_html("[a](https://example.org)")
 
 
@@ -203,3 +204,21 @@ def test_a_page_says_what_was_spent_and_whether_it_is_unfinished(tmp_path: Path)
         assert "<dt>state</dt>" not in after
         session.user("another question")
         assert "<dt>state</dt><dd dir=auto>unfinished</dd>" in "".join(html_pieces(session))
+
+
+def test_output_is_left_to_right_and_prose_by_its_first_letter(tmp_path: Path) -> None:
+    """Arguments, output and error of a call are left to right, with any first letter."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session()
+        session.user("\u0645\u0644\u0641 file")
+        with session.assistant("acme/one") as reply:
+            reply.tool("ls", call_id="a", input={"\u0645": 1}).succeed("\u0645\u0644\u0641.txt data.txt")
+            call = reply.tool("ls", call_id="b")
+            call.start({})
+            call.fail("\u062e\u0637\u0623 1")
+            reply.finish()
+        page = "".join(html_pieces(session))
+    written = re.findall(r"<(?:pre|summary)\b.*?\bdir=(\w+)>", page)
+    assert written == ["ltr"] * 5
+    assert "<p class=error dir=ltr>" in page
+    assert "<div class=text dir=auto>" in page

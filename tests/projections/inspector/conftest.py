@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import eventlog
 from eventlog.store import Store
 from tests.support.inspected_store import inspected_store
+from tests.support.inspector_server import browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Browser]:
+    """A browser."""
+    with browser() as found:
+        yield found
 
 
 @pytest.fixture(scope="package")

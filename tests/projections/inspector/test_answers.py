@@ -25,7 +25,8 @@ from projections.inspector.catalogue import Catalogue, Estimates
 from projections.inspector.history import History
 from projections.inspector.large_text import MOST
 from projections.inspector.markup import prose_html
-from projections.inspector.room import Room
+from projections.inspector.message_json import gist
+from projections.inspector.room import Room, Rooms
 from projections.inspector.window_series import POINTS, sample
 from projections.loop.context.report import window_report
 from projections.loop.context.window import ContextWindow
@@ -241,6 +242,48 @@ def test_the_window_over_time_is_that_of_each_version(inspected: Store) -> None:
     for jump in jumps_of(room, "compacted"):
         before, after = points[versions.index(jump - 1)], points[versions.index(jump)]
         assert after["total"] < before["total"]
+
+
+def test_a_window_has_the_limits_and_steps_that_other_views_have(store: Store) -> None:
+    """Without recorded limits those of the model count; steps are those that are listed."""
+    session = store.create_session(id="s")
+    for question in ("one", "two"):
+        session.user(question)
+        with session.assistant("openai/gpt-5") as reply:
+            reply.add_text("yes")
+            reply.finish()
+    room = Room(store, "s")
+    points = points_of(room)
+    assert points[-1]["usable"] == window_report(ContextWindow(session)).usable
+    assert points[-1]["usable"] is not None
+    assert points[-1]["calls"] == answers.steps(room, {})["all"] == 2
+    assert [point["calls"] for point in points] == sorted(point["calls"] for point in points)
+
+
+def test_a_folded_call_begins_with_a_text_or_a_name() -> None:
+    """The first argument stands bare only if it is a text that says something by itself."""
+    assert gist('{"command": "ls -l", "timeout": 3}') == "ls -l timeout=3"
+    assert gist('{"replace_all": false, "file_path": "/src/a.py"}') == "replace_all=false file_path=/src/a.py"
+
+
+def test_what_was_counted_outlives_what_was_read(store: Store) -> None:
+    """A window that was counted is there after visits to many sessions, until it changes."""
+    for number in range(12):
+        store.create_session(id=f"s{number}").user("one")
+    rooms = Rooms(store)
+    first = rooms.enter("s0")
+    first.refresh()
+    points_of(first)
+    series = first.series
+    for number in range(1, 12):
+        rooms.enter(f"s{number}").refresh()
+    again = rooms.enter("s0")
+    again.refresh()
+    assert again.series is series
+    assert not again._history.version  # what was read is gone
+    assert answers.window(again, {}) == {"points": series.points if series else [], "from": 0, "left": 0}
+    store.session("s0").user("two")
+    assert points_of(again)[-1]["version"] == store.session("s0").version
 
 
 def test_a_long_history_is_sampled(inspected: Store) -> None:
@@ -470,7 +513,11 @@ def test_a_list_is_filtered_and_sorted(store: Store) -> None:
 
     assert set(listed(subsessions="no")) == {"dear", "long"}
     assert listed(parent="dear") == ["below"]
-    assert catalogue.families() == {"dear": 1}
+    assert {info["id"]: info["subsessions"] for info in catalogue.page({})["sessions"]} == {
+        "dear": 1,
+        "long": 0,
+        "below": 0,
+    }
     assert listed(sort="cost")[0] == listed(sort="tokens")[0] == "dear"
     assert listed(sort="messages")[0] == "long"
     assert set(listed(sort="created")) == {"below", "long", "dear"}

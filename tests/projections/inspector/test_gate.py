@@ -225,6 +225,17 @@ def test_a_store_that_cannot_be_read_is_said(store: Store, monkeypatch: pytest.M
     assert (status, b"cannot be reached" in body) == (500, True)
 
 
+@pytest.mark.parametrize("said", ["a chunk is damaged", "the folded part is damaged; repair the store into a new one"])
+def test_the_advice_about_damage_is_said_once(store: Store, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    """Damage that names its remedy gets no second one."""
+
+    def fails(*_: object, **__: object) -> Any:
+        raise DamagedError(said)
+
+    monkeypatch.setattr(Store, "newest_sessions", fails)
+    assert answer(store, "/api/sessions")[2].count(b"repair") == 1
+
+
 def test_an_inspector_works_under_a_path(store: Store) -> None:
     """Mounted elsewhere it serves its page, data and streams, and keeps its cookie."""
     from starlette.applications import Starlette

@@ -28,7 +28,6 @@ LISTS = (
     "sessions?subsessions=no&since=0",
     "sessions?state=asked",
     "scopes?",
-    "families?",
     "usage?",
     "usage?scope=globex",
     "usage?model=acme/one",

@@ -120,18 +120,27 @@ def succeed(
     call.succeed(output, title=title, attachments=attachments, metadata=metadata, truncation=truncation)
 
 
-def fail(call: ToolCall, error: Exception) -> None:
-    """Record what a tool raised as the failure of its call."""
+def fail(state: WindowState, call: ToolCall, error: Exception) -> None:
+    """Record what a tool raised as the failure of its call, with a preview of a long text."""
     require(ToolCall, call, _A_CALL)
     require(Exception, error, "an error is what a tool raised")
-    call.fail(f"{type(error).__name__}: {error}")
+    fail_with(state, call, f"{type(error).__name__}: {error}")
+
+
+def fail_with(
+    state: WindowState, call: ToolCall, error: str, *, interrupted: bool = False, metadata: str | None = None
+) -> None:
+    """Record a text as the failure of a call; of one that is too long the whole is its output."""
+    cut = state.truncation(error, call.id, is_error=True)
+    shown, whole = (error, None) if cut is None else (str(cut.preview), error)
+    call.fail(shown, interrupted=interrupted, output=whole, metadata=metadata)
 
 
 def _answer_recall(session: Session, state: WindowState, call: ToolCall, arguments: dict[str, Any]) -> None:
     try:
         answer = answer_recall(session, arguments, bounds(state.policy.truncation, state.usable))
     except Exception as error:  # noqa: BLE001  # as with any tool
-        fail(call, error)
+        fail(state, call, error)
     else:
         succeed(state, call, answer)
 

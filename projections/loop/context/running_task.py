@@ -15,7 +15,7 @@ from eventlog.session.tool_call import ToolCall
 from eventlog.validation import require
 from eventlog.values import INTERRUPTED
 from projections.conversation.parts import ToolPart
-from projections.loop.context.open_reply import SWITCHED_OFF, open_reply, require_no_reply
+from projections.loop.context.open_reply import SWITCHED_OFF, fail_with, open_reply, require_no_reply
 from projections.loop.decision.steps import PendingCall
 from projections.loop.task_calls import (
     TASK,
@@ -230,9 +230,11 @@ class RunningTask:
         if open_work(self.session.reader):
             self.session.interrupt("its task ended with an error")
         said = INTERRUPTED if stopped else f"{type(error).__name__}: {error}"
+        metadata = subsession_metadata(self.session.id)
         if self._handle is not None:
-            self._handle.fail(said, interrupted=stopped, metadata=subsession_metadata(self.session.id))
+            fail_with(self._state, self._handle, said, interrupted=stopped, metadata=metadata)
         elif not stopped:
+            cut = self._state.truncation(said, self._call.part, is_error=True)
             self._parent.late_result(
-                self._message, self._call.call, said, failed=True, metadata=subsession_metadata(self.session.id)
+                self._message, self._call.call, said, failed=True, metadata=metadata, truncation=cut
             )

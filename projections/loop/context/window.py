@@ -265,8 +265,8 @@ class ContextWindow:
         succeed(self.state, call, output, title=title, attachments=attachments, metadata=metadata)
 
     def fail(self, call: ToolCall, error: Exception) -> None:
-        """Record what a tool raised as the failure of its call."""
-        fail(call, error)
+        """Record what a tool raised as the failure of its call, with a preview likewise."""
+        fail(self.state, call, error)
 
     def finish(self, reason: str = "tool-calls") -> None:
         """Close the open reply, once all its calls have results."""

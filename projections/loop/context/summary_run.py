@@ -220,7 +220,7 @@ class SummaryRun:
         return "".join(found), stream.id
 
     def _pieces(self, request: SummaryRequest) -> Generator[Piece]:
-        """Yield what the summariser answers; its errors are the summary's, those of a store stay."""
+        """Yield what the summariser answers; its errors are the summary's, a store's are not."""
         try:
             yield from pieces(self._summarizer, request, self._home)
         except (RequestTooLargeError, DataError, StopError):

@@ -225,8 +225,8 @@ class ContextWindow:
 
         The tool is started once the start is durable. `tool` is given the arguments (a JSON object)
         and returns the output; an `Exception` that it raises is recorded as the call's failure, and
-        so are arguments that are no JSON object, and a tool that the question switches off. The
-        window answers calls of `recall` itself.
+        so are arguments that are no JSON object, an output that is no str, and a tool that the
+        question switches off. The window answers calls of `recall` itself.
         """
         require_function(tool, "a tool is a function that is given the arguments")
         running = self.start(call)

@@ -168,3 +168,51 @@ def test_a_late_error_is_shown_as_its_preview(store: Store) -> None:
     session.late_result(reply.id, "c1", LONG, failed=True, truncation=cut)
     assert shown(session) == cut.preview
     assert recall(session, call.id).text == LONG
+
+
+class UnreadableError(Exception):
+    """An error whose text cannot be made."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def unreadable() -> object:
+    """Raise such an error."""
+    raise UnreadableError
+
+
+RESULTS: dict[str, tuple[Callable[[], object], str]] = {
+    "none": (lambda: None, "not None"),
+    "a mapping": (lambda: {"paid": 5}, "not a dict"),
+    "bytes": (lambda: b"paid", "not a bytes"),
+    "too long": (lambda: "paid " * 1_000, "bytes of a body"),
+    "an error without a text": (unreadable, "UnreadableError"),
+    "an error that is too long": (lambda: fails(None), "RuntimeError: error"),
+}
+"""Results of a tool, and what the model is told of each."""
+
+
+@both
+@pytest.mark.parametrize("tool", ["pay", "task"])
+@pytest.mark.parametrize("result", RESULTS)
+def test_a_tool_whose_result_cannot_be_recorded_has_run_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch, result: str, tool: str, run: Callable[..., Step]
+) -> None:
+    """Its call has failed: the model is told that it ran, and the turn is done."""
+    if tool == "task" and result == "none":
+        pytest.skip("a task without an answer of its own has that of its question")
+    for module in ("eventlog.codec.large_texts", "projections.loop.context.open_reply"):
+        monkeypatch.setattr(f"{module}.MAX_BODY_BYTES", 4_000)
+    session, ran = store.create_session(), list[object]()
+    give, told = RESULTS[result]
+
+    def work(given: object) -> object:
+        ran.append(given)
+        return give()
+
+    with session.turn("pay", "r1") as turn:
+        assert run(session, tool, work) == Stop("finished")
+    assert (turn.state, len(ran)) == ("done", 1)
+    assert told in shown(session)
+    assert ("the tool ran" in shown(session)) == ("rror" not in result)

@@ -248,21 +248,21 @@ def check_summary(
     *,
     tool_called: str | None = None,
     view_tokens_after: int | None = None,
-    usable: int | None = None,
+    limit: int | None = None,
 ) -> str | None:
     """Why a summary is no good, as the reason of `CompactionFailed`, or None if it may stand.
 
     `tool_called` is the tool that the summariser called, if it did: none was offered.
-    `view_tokens_after` are the tokens of the view with the summary, `usable` those that the next
-    request may have; the check is left out while either is unknown. A reason begins with one of the
+    `view_tokens_after` are the tokens of the view with the summary, `limit` those that a request
+    may have; the check is left out while either is unknown. A reason begins with one of the
     names above and never holds text of the conversation.
     """
     if tool_called is not None:
         return f"{TOOL_CALLED}: {tool_called[:80]}" if tool_called else TOOL_CALLED
     if not text.strip():
         return EMPTY
-    if usable is not None and view_tokens_after is not None and view_tokens_after >= usable:
-        return f"{VIEW_TOO_LARGE}: {view_tokens_after} tokens, {usable} usable"
+    if limit is not None and view_tokens_after is not None and view_tokens_after >= limit:
+        return f"{VIEW_TOO_LARGE}: {view_tokens_after} tokens, and a request has fewer than {limit}"
     return None
 
 
@@ -279,7 +279,7 @@ def is_thin(text: str, tokens: int, covered: int) -> bool:
 
 def judge(text: str, after: int | None, largest: int | None) -> None:
     """Refuse a summary that is empty, or leaves `after` tokens where `largest` may be sent."""
-    reason = check_summary(text, view_tokens_after=after, usable=largest)
+    reason = check_summary(text, view_tokens_after=after, limit=largest)
     if reason is not None:
         raise SummaryFailure(reason)
 

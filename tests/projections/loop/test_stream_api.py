@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -102,6 +103,10 @@ def silent(reason: str, part: Chunk | None) -> dict[str, list[Chunk]]:
             },
         ],
     }
+
+
+def _filled(way: str, chunks: list[Chunk], reply: Reply) -> Filled:
+    return WAYS[way](reply, chunks)
 
 
 APIS = ("gemini", "chat", "anthropic", "responses")
@@ -315,7 +320,7 @@ def test_an_answer_without_words_is_never_done(session: Session, way: str, api: 
     for reason in (CUT[api], "OTHER"):
         session.user("again")
         chunks = silent(reason, NOTHING[part])[api]
-        asked, step = loop(session, lambda reply, chunks=chunks: WAYS[way](reply, chunks))
+        asked, step = loop(session, partial(_filled, way, chunks))
         assert isinstance(step, Stop)
         assert (asked, step.reason, step.error and step.error.name) == (2, "failed", "empty")
         assert f"ended with '{'OTHER' if reason == 'OTHER' else 'length'}'" in step.sentence

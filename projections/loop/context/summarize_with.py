@@ -138,7 +138,7 @@ class _Reading:
 
 
 def _is_async(answer: object) -> bool:
-    return isinstance(answer, AsyncIterable) and not is_whole_answer(answer)
+    return not is_whole_answer(answer) and isinstance(answer, AsyncIterable)
 
 
 def _request(asked: SummaryRequest, form: RequestForm | None) -> ModelRequest:

@@ -339,14 +339,18 @@ def test_an_error_of_the_summariser_is_a_failed_compaction(session: Session) -> 
 
         return summarize
 
-    wrong: list[Any] = [3]
-    for summarizer, reason in (
+    def of_no_pieces(request: SummaryRequest) -> list[Any]:
+        del request
+        return [3]
+
+    cases: list[tuple[Callable[[SummaryRequest], Any], str]] = [
         (foreign, "ValueError"),
         (ours(SummarizerError("not reached")), "SummarizerError: not reached"),
         (ours(CallError("no such form")), "CallError: no such form"),
         (ours(StreamError("overloaded")), "StreamError: the provider's answer is an error: overloaded"),
-        (lambda _: wrong, "CallError: a summariser gave a int; expected text, Usage or ToolCalled"),
-    ):
+        (of_no_pieces, "CallError: a summariser gave a int; expected text, Usage or ToolCalled"),
+    ]
+    for summarizer, reason in cases:
         window = ContextWindow(session, SMALL, limits=LIMITS, summarizer=summarizer, environment={})
         assert window.compact().reason == reason
 

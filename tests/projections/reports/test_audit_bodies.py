@@ -278,7 +278,7 @@ def test_a_request_of_a_loop_is_no_prefill(
     """Newer models refuse one; OpenCode's preset keeps it, and an option of the form counts."""
     session = store.create_session()
     session.user("look")
-    policy = msgspec.structs.replace(policy, loop=LoopPolicy(max_steps=2))
+    policy, request = msgspec.structs.replace(policy, loop=LoopPolicy(max_steps=2)), None
     with ContextWindow(session, policy, model=MODEL, limits=LIMITS) as window:
         for number in range(2):
             step = window.next_step()
@@ -294,6 +294,7 @@ def test_a_request_of_a_loop_is_no_prefill(
             else:
                 reply.add_text("I look")
                 reply.finish("tool-calls")
+    assert request is not None
     assert request.messages[-1].role == "assistant"
     broken = anthropic.broken({"model": "claude-opus-4-6", "max_tokens": 9, **request.body})
     refused = prefill or (prefill is None and policy.preset == "opencode-1.18")

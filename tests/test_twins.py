@@ -40,6 +40,7 @@ LACKS: dict[str, dict[str, str]] = {
         "looks_back": "`finish` does it",
         "told": "`fill` sets it",
         "lost": "a summary sets it",
+        "is_empty": "`fill` sets it",
         "record_custom": "`AsyncSession.do` does it",
     },
     "AsyncTurn": dict.fromkeys(("ask", "begin", "begin_again", "decide", "patience", "release"), "`async with` does it")

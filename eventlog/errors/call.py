@@ -123,13 +123,21 @@ class WindowTooSmallError(BlockedError):
 
 
 class MessageTooLargeError(CallError):
-    """A message is too large for a summary request, even alone: `tokens` over `limit`."""
+    """A message is too large for a summary request, even alone: `tokens` over `limit`.
 
-    def __init__(self, message: str, tokens: int, limit: int) -> None:
-        super().__init__(
-            f"message {brief(message)}: a request for its summary has {tokens} tokens, over the limit of {limit}"
-        )
+    `summary` are tokens of the summary so far that the message would fit without, else 0.
+    """
+
+    def __init__(self, message: str, tokens: int, limit: int, summary: int = 0) -> None:
+        what = f"message {brief(message)}: a request for its summary has"
+        if summary:
+            what = (
+                f"the summary so far is too long, with {summary} tokens: let the summariser write a shorter one;"
+                " with the next message a request has"
+            )
+        super().__init__(f"{what} {tokens} tokens, over the limit of {limit}")
         self.message = message
+        self.summary = summary
         self.tokens = tokens
         self.limit = limit
 

@@ -173,7 +173,10 @@ class ToolCompleted(Base, frozen=True, array_like=True, tag="tc"):
 
 
 class ToolFailed(Base, frozen=True, array_like=True, tag="tf"):
-    """The tool failed, or was interrupted; `output` keeps the text printed before."""
+    """The tool failed, or was interrupted; `output` keeps the text printed before.
+
+    Of an error that is too long for the view, `error` is a preview and `output` the whole.
+    """
 
     part: str
     error: Content

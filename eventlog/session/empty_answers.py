@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from eventlog import events as ev
+from eventlog.errors.base import brief
 from eventlog.state.facts import versions_of
 from eventlog.state.state import GOES_ON
+from eventlog.streams.odd_endings import UNKNOWN
 from eventlog.values import MessageError, Text
 
 if TYPE_CHECKING:
@@ -22,13 +24,17 @@ if TYPE_CHECKING:
 def ending_of(reader: SessionReader, message: str, reason: str, api: str) -> ev.MessageFinished:
     """Return the last event of a reply without calls, of which a loop would ask again.
 
-    A second such answer in a row ends the turn. `api` is the API that the answer came from.
+    A second such answer in a row ends the turn. `api` is the API that the answer came from; a
+    `reason` that promises no more is that of an answer with nothing to read.
     """
     found = second_idle_answer(reader, message)
-    if found != "empty":
-        return ev.MessageFinished(message, reason if found is None else "stop", None)
+    if found is None:
+        return ev.MessageFinished(message, reason if reason in GOES_ON else UNKNOWN, None)
+    if found == "idle":
+        return ev.MessageFinished(message, "stop", None)
     read = f"read as {api}" if api else "of no API that was recognised"
-    error = MessageError("empty", f"the provider sent no content, twice in a row; its answer was {read}")
+    why = "" if reason in GOES_ON else f" and ended with {brief(reason)}"
+    error = MessageError("empty", f"the provider sent no content, twice in a row; its answer was {read}{why}")
     return ev.MessageFinished(message, None, error)
 
 
@@ -72,12 +78,12 @@ def _does(state: State, facts: MessageFacts) -> bool:
 
 
 def _texts(reader: SessionReader, facts: MessageFacts, upto: int) -> Iterator[str]:
-    """Yield the pieces of a reply's texts that were not removed and are not empty."""
+    """Yield the pieces of a reply's texts that were not removed and have words."""
     with reader.deciding() as state:
-        parts = {name for name, part in facts.parts.items() if state.status(part) != "removed"}
+        parts = {name for name, part in facts.parts.items() if part.kind == "text" and state.is_there(part)}
     for recorded in reader.events(facts.added - 1, upto):
         event = recorded.event
-        if isinstance(event, ev.PartDelta) and event.part in parts and event.text:
+        if isinstance(event, ev.PartDelta) and event.part in parts and event.text.strip():
             yield event.text
         elif isinstance(event, ev.PartStarted) and event.part in parts and isinstance(event.kind, Text):
             yield from [str(event.kind.text)] if event.kind.text else []

@@ -85,6 +85,8 @@ class Filling:
         """Kind and part of the open text."""
         self._calls: dict[object, _Call] = {}
         self._says_nothing = True
+        """Whether nothing has come that a user could read."""
+        self._compacts = False
         self.is_silent = True
         """Whether the provider is waited for, in asyncio: nothing is being carried out then."""
         self._reason = ""
@@ -119,6 +121,8 @@ class Filling:
                     stream = self._begin(step)
                 if step.text:
                     stream.append(step.text)
+                    if self._says_nothing and step.kind == "text":
+                        self._says_nothing = step.text.isspace()
             elif type(step) is Argued:
                 call = self._calls[step.key]
                 call.pieces.append(step.text)
@@ -145,6 +149,7 @@ class Filling:
                 self.reply.part(step.file)
             case Compacted():
                 self._close()
+                self._compacts = True
                 self.reply.part(Opaque(step.kind, step.data, self.reply.target, step.text))
             case Kept():
                 self.reply.record_custom(step.kind, step.data)
@@ -157,7 +162,6 @@ class Filling:
 
     def _begin(self, said: Said) -> TextStream:
         self._close()
-        self._says_nothing = self._says_nothing and said.kind != "text"
         self._place = (said.kind, said.part)
         stream = self.reply.stream_reasoning() if said.kind == "reasoning" else self.reply.stream_text()
         self._stream = stream
@@ -197,6 +201,7 @@ class Filling:
         if reason == FILTERED and self._says_nothing and not self._calls:
             self.reply.abort(MessageError(FILTERED, WITHHELD))
         elif not waiting:
+            self.reply.is_empty = self._says_nothing and reason != "stop" and not self._compacts
             self.reply.finish("tool-calls" if any(not call.handle.provider_executed for call in calls) else reason)
         return Filled(reason, self._usage, tuple(waiting))
 

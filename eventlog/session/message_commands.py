@@ -227,7 +227,8 @@ class MessageCommands:
         version that it was decided at, so it changes nothing that it has not seen. The view is that
         of a punctual result. The same result again is the first one, another is
         `RefusedError`, as is a result of a call that goes on. `failed` says that `output` is an
-        error. `title`, `metadata`, `attachments` and `truncation` are those of `ToolCall.succeed`.
+        error, which a `truncation` keeps as the call's output. `title`, `metadata`, `attachments`
+        and `truncation` are those of `ToolCall.succeed`.
         """
         for name, rule in (
             (message, "a message is named by its id, a str"),
@@ -256,7 +257,8 @@ class MessageCommands:
                     done = None if status == "interrupted" else _newest_change(state, facts, status)
                 event: ev.ToolCompleted | ev.ToolFailed
                 if failed:
-                    event = ev.ToolFailed(part, content, metadata=metadata)
+                    shown, whole = (content, None) if truncation is None else (truncation.preview, content)
+                    event = ev.ToolFailed(part, shown, output=whole, metadata=metadata)
                 else:
                     event = ev.ToolCompleted(part, content, truncation, title, metadata, files)
                 require_sound_json([event])

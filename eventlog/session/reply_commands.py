@@ -51,6 +51,8 @@ class ReplyCommands:
         """Purpose of the newest step."""
         self.told: Usage | None = None
         """Usage of the model call that is read, as its stream told; recorded once it ends."""
+        self.is_empty: bool = False
+        """Whether the answer has nothing to read, and its provider did not end it by itself."""
         self.lost: list[Usage] = []
         """Usage of the calls before it that failed; recorded with it."""
         self._failed = 0
@@ -298,7 +300,7 @@ class ReplyCommands:
 
     def looks_back(self, reason: str) -> bool:
         """Return whether `finish` reads this reply and the one before."""
-        return not self._started.summary and not self._calls and reason in GOES_ON
+        return not self._started.summary and not self._calls and (self.is_empty or reason in GOES_ON)
 
     def abort(self, error: MessageError | None = None) -> None:
         """Close the message with the text it has; calls without a result, asked or not, end."""

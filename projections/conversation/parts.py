@@ -101,6 +101,11 @@ class ToolPart(PartBase, array_like=True, gc=False, tag="t"):
     """When, in UTC milliseconds."""
 
     @property
+    def result(self) -> Content:
+        """The output that the model is to see, or the error of a call that failed."""
+        return (self.error if self.status == "failed" else self.output) or ""
+
+    @property
     def waits(self) -> bool:
         """Whether it was asked and has not begun to run."""
         return self.status in {"asked", "allowed"}

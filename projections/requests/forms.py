@@ -110,6 +110,13 @@ class RequestForm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
         return FORMS[self.name].request(messages, system, **self.options)
 
 
+def without_prefill(form: RequestForm, messages: Sequence[NeutralMessage]) -> RequestForm:
+    """Return the form in which these messages end with the user; a given option stays."""
+    is_open = form.prefill is None and "prefill" in FORMS[form.name].options
+    ends = bool(messages) and messages[-1].role == "assistant"
+    return msgspec.structs.replace(form, prefill=False) if is_open and ends else form
+
+
 def form_named(form: RequestForm | str) -> RequestForm:
     """Return the form of a name; a form as it is."""
     require((RequestForm, str), form, "a form is a RequestForm, or the name of one")

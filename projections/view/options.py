@@ -49,7 +49,7 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     strip_media: bool = False
     """Images and PDFs become `[Attached mime: name]`, in a tool's result behind its output."""
     tool_output_limit: int | None = None
-    """Longest tool output in characters; what is over is cut and said so."""
+    """Longest tool output, or error, in characters; what is over is cut and said so."""
     media_in_results: bool = True
     """Images and PDFs stay in the tool result; else they follow it in a user message."""
     constraints: Constraints = UNCONSTRAINED
@@ -72,6 +72,8 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """An interrupted tool that had printed something shows that as its result, instead of the
     error.
     """
+    whole_errors: bool = False
+    """The error of a failed call is shown whole, however long it is."""
     carry: bool = True
     """The carryover of a compaction is shown behind its summary."""
     strip_attachments: bool = False
@@ -110,6 +112,7 @@ OPENCODE_1_18 = RenderOptions(
     reasoning_separator="",
     show_all_compactions=True,
     interrupted_output=True,
+    whole_errors=True,
     strip_attachments=True,
     carry=False,
     order_by_seen=False,

@@ -288,7 +288,8 @@ def _output(part: ToolPart, options: RenderOptions, resolve: Resolver) -> tuple[
             return CLEARED, True
         if options.interrupted_output and part.interrupted and part.output is not None:
             return _capped(resolve(part.output), options), False
-        return resolve(part.error or ""), True
+        error = resolve(part.error or "")
+        return (error if options.whole_errors else _capped(error, options)), True
     return (WAITING, False) if part.waits else (INTERRUPTED, True)
 
 

@@ -59,7 +59,7 @@ class Letters(Sizes):
             return sum(map(self._count_text, part.pieces))
         if isinstance(part, FilePart):
             return self._count_text(part.file.url)
-        return self._count_text(part.output or "") + 1_000 * len(part.attachments)
+        return self._count_text(part.result) + 1_000 * len(part.attachments)
 
 
 def conversation(messages: Sequence[Message]) -> Conversation:
@@ -90,12 +90,14 @@ class Talk:
         return self
 
     def tool(self, size: int = 10, tool: str = "bash", **fields: Any) -> ToolPart:
-        """A completed call with a result of that size, and a unique input unless one is given."""
+        """A call with a result, or an error, of that size; its own input by default."""
         given = fields.pop("input", {"n": self.count})
         part = ToolPart(f"t{self.count}", call="c", tool=tool, status="completed", output="x" * size)
         part.input = json.dumps(given)
         for name, value in fields.items():
             setattr(part, name, value)
+        if part.status == "failed":
+            part.output, part.error = "printed", part.output
         self.count += 1
         return part
 

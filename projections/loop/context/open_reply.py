@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from eventlog.errors import NotFoundError, RefusedError
+from eventlog.codec.large_texts import MAX_BODY_BYTES
+from eventlog.errors import CallError, LimitError, NotFoundError, RefusedError
 from eventlog.session.asking import ready_to_run
 from eventlog.session.subsessions import stop_subsessions
 from eventlog.session.tool_call import ToolCall
@@ -113,25 +114,60 @@ def succeed(
     attachments: Sequence[Attachment] = (),
     metadata: str | None = None,
 ) -> None:
-    """Record the whole output of a tool, with a preview of one that is too long for the view."""
+    """Record the whole output of a tool, with a preview of one that is too long for the view.
+
+    What cannot be recorded fails the call: the model is to know that the tool ran.
+    """
     require(ToolCall, call, _A_CALL)
-    require(str, output, "an output is a str")
-    truncation = state.truncation(output, call.id)
-    call.succeed(output, title=title, attachments=attachments, metadata=metadata, truncation=truncation)
+    try:
+        require(str, output, "an output is a str")
+        truncation = state.truncation(output, call.id)
+        call.succeed(output, title=title, attachments=attachments, metadata=metadata, truncation=truncation)
+    except CallError as error:
+        fail_with(state, call, unrecorded(error))
 
 
-def fail(call: ToolCall, error: Exception) -> None:
-    """Record what a tool raised as the failure of its call."""
+def unrecorded(error: CallError) -> str:
+    """Return the failure of a call that ran, by the error of its result; raise other errors."""
+    if type(error) not in {CallError, LimitError}:
+        raise error
+    return f"the tool ran, and its result cannot be recorded: {error}"
+
+
+def told(error: Exception) -> str:
+    """Return the name of an error, and its text unless that cannot be read."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:  # noqa: BLE001  # an error of the program's, of any class
+        return name
+
+
+def fail(state: WindowState, call: ToolCall, error: Exception) -> None:
+    """Record what a tool raised as the failure of its call, with a preview of a long text."""
     require(ToolCall, call, _A_CALL)
     require(Exception, error, "an error is what a tool raised")
-    call.fail(f"{type(error).__name__}: {error}")
+    fail_with(state, call, told(error))
+
+
+def fail_with(
+    state: WindowState, call: ToolCall, error: str, *, interrupted: bool = False, metadata: str | None = None
+) -> None:
+    """Record a text as the failure of a call; of one that is too long the whole is its output.
+
+    At most as much as a body takes.
+    """
+    error = error[: MAX_BODY_BYTES // 4]
+    cut = state.truncation(error, call.id, is_error=True)
+    shown, whole = (error, None) if cut is None else (str(cut.preview), error)
+    call.fail(shown, interrupted=interrupted, output=whole, metadata=metadata)
 
 
 def _answer_recall(session: Session, state: WindowState, call: ToolCall, arguments: dict[str, Any]) -> None:
     try:
         answer = answer_recall(session, arguments, bounds(state.policy.truncation, state.usable))
     except Exception as error:  # noqa: BLE001  # as with any tool
-        fail(call, error)
+        fail(state, call, error)
     else:
         succeed(state, call, answer)
 

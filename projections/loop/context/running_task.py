@@ -15,7 +15,14 @@ from eventlog.session.tool_call import ToolCall
 from eventlog.validation import require
 from eventlog.values import INTERRUPTED
 from projections.conversation.parts import ToolPart
-from projections.loop.context.open_reply import SWITCHED_OFF, open_reply, require_no_reply
+from projections.loop.context.open_reply import (
+    SWITCHED_OFF,
+    fail_with,
+    open_reply,
+    require_no_reply,
+    told,
+    unrecorded,
+)
 from projections.loop.decision.steps import PendingCall
 from projections.loop.task_calls import (
     TASK,
@@ -204,20 +211,20 @@ class RunningTask:
             self._parent.answer_call(self._message, self._call.call, Allow())
 
     def succeed(self, answer: str) -> None:
-        """Record the answer as the call's result."""
-        require(str, answer, "what a task's `run` returns is its answer, a str")
-        output = task_answer(self.session, answer)
-        title, metadata, truncation = (
-            self._request.description,
-            subsession_metadata(self.session.id),
-            self._state.truncation(output, self._call.part),
-        )
-        if self._handle is None:
-            self._parent.late_result(
-                self._message, self._call.call, output, title=title, metadata=metadata, truncation=truncation
-            )
-        else:
-            self._handle.succeed(output, title=title, metadata=metadata, truncation=truncation)
+        """Record the answer as the call's result; one that cannot be recorded fails the call."""
+        title, metadata = self._request.description, subsession_metadata(self.session.id)
+        try:
+            require(str, answer, "what a task's `run` returns is its answer, a str")
+            output = task_answer(self.session, answer)
+            cut = self._state.truncation(output, self._call.part)
+            if self._handle is None:
+                self._parent.late_result(
+                    self._message, self._call.call, output, title=title, metadata=metadata, truncation=cut
+                )
+            else:
+                self._handle.succeed(output, title=title, metadata=metadata, truncation=cut)
+        except CallError as error:
+            self._fail(unrecorded(error))
 
     def fail(self, error: Exception) -> None:
         """Record an error as the call's result; raise it if the work goes on after it.
@@ -229,10 +236,14 @@ class RunningTask:
         stopped = self.is_stopped()
         if open_work(self.session.reader):
             self.session.interrupt("its task ended with an error")
-        said = INTERRUPTED if stopped else f"{type(error).__name__}: {error}"
+        self._fail(INTERRUPTED if stopped else told(error), stopped=stopped)
+
+    def _fail(self, said: str, *, stopped: bool = False) -> None:
+        metadata = subsession_metadata(self.session.id)
         if self._handle is not None:
-            self._handle.fail(said, interrupted=stopped, metadata=subsession_metadata(self.session.id))
+            fail_with(self._state, self._handle, said, interrupted=stopped, metadata=metadata)
         elif not stopped:
+            cut = self._state.truncation(said, self._call.part, is_error=True)
             self._parent.late_result(
-                self._message, self._call.call, said, failed=True, metadata=subsession_metadata(self.session.id)
+                self._message, self._call.call, said, failed=True, metadata=metadata, truncation=cut
             )

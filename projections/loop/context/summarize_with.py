@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator
 from functools import partial
-from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction
-from typing import TYPE_CHECKING, Any, cast
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import (
     RequestTooLargeError,
@@ -26,10 +25,10 @@ from projections.loop.context.retrying import Backoff, is_transient
 from projections.requests.forms import RequestForm, form_named
 from projections.view.options import DEFAULT
 from projections.window.compaction.request import SummaryRequest
-from projections.window.compaction.summarizer import FailedCall, Piece, Summarizer, ToolCalled
+from projections.window.compaction.summarizer import HOME, FailedCall, Piece, Summarizer, ToolCalled, driven
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 
 def summarize_with(
@@ -45,8 +44,9 @@ def summarize_with(
     """Return a summariser that asks a model as the loop does.
 
     `ask` is given a request, the conversation and the prompt without tools, and returns the answer,
-    as for `fill_retrying`; it may be a coroutine function. `api` names the API of the answer,
-    `form` the provider's form of `request.body`, as in `ContextWindow.begin`. An answer that failed
+    as for `fill_retrying` or `afill_retrying`: also a coroutine, or an async iterable. `api` names
+    the API of the answer, `form` the provider's form of `request.body`, as in
+    `ContextWindow.begin`. An answer that failed
     before any text is asked for again, `attempts` times in all: the wait doubles from `first_wait`
     seconds to `longest_wait`, as in `fill_retrying`; `sleep` waits so many seconds.
     """
@@ -61,8 +61,12 @@ def summarize_with(
         while True:
             reading = _Reading(api)
             try:
-                for chunk in chunks_of(ask(_request(request, named))):
-                    yield from reading.pieces(chunk)
+                answer = ask(_request(request, named))
+                if isawaitable(answer) or _is_async(answer):
+                    yield from driven(reading.later(answer), HOME.get())
+                else:
+                    for chunk in chunks_of(answer):
+                        yield from reading.pieces(chunk)
                 yield from reading.end()
             except Exception as error:  # noqa: BLE001  # raised again unless it passes
                 wait = reading.wait(error, backoff)
@@ -71,27 +75,7 @@ def summarize_with(
             yield from reading.told
             sleep(wait)
 
-    async def asummarize(request: SummaryRequest) -> AsyncGenerator[Piece]:
-        backoff = waits()
-        while True:
-            reading = _Reading(api)
-            try:
-                answer: Any = ask(_request(request, named))
-                answer = await answer if isawaitable(answer) else answer
-                async for chunk in _later(answer):
-                    for piece in reading.pieces(chunk):
-                        yield piece
-                for piece in reading.end():
-                    yield piece
-            except Exception as error:  # noqa: BLE001  # raised again unless it passes
-                wait = reading.wait(error, backoff)
-            else:
-                return
-            for told in reading.told:
-                yield told
-            await asyncio.to_thread(sleep, wait)
-
-    return asummarize if iscoroutinefunction(ask) or isasyncgenfunction(ask) else summarize
+    return summarize
 
 
 class _Reading:
@@ -107,6 +91,18 @@ class _Reading:
     def pieces(self, chunk: Any) -> Iterator[Piece]:
         """Yield the pieces of a chunk; reasoning is no part of a summary."""
         yield from self._pieces(self._reader.take(plain(chunk)))
+
+    async def later(self, answer: Any) -> AsyncGenerator[Piece]:
+        """Yield the pieces of an answer that is awaited, or an async iterable."""
+        answer = await answer if isawaitable(answer) else answer
+        if _is_async(answer):
+            async for chunk in answer:
+                for piece in self.pieces(chunk):
+                    yield piece
+        else:
+            for chunk in chunks_of(answer):
+                for piece in self.pieces(chunk):
+                    yield piece
 
     def end(self) -> Iterator[Piece]:
         """Yield the rest; raises an error for a summary that is not whole."""
@@ -141,14 +137,8 @@ class _Reading:
                 self._reason = step.reason
 
 
-async def _later(answer: object) -> AsyncGenerator[Any]:
-    """Yield the chunks of a coroutine's answer: of an async iterable, or of `chunks_of`."""
-    if hasattr(answer, "__aiter__") and not is_whole_answer(answer):
-        async for chunk in cast("AsyncIterable[Any]", answer):
-            yield chunk
-    else:
-        for chunk in chunks_of(answer):
-            yield chunk
+def _is_async(answer: object) -> bool:
+    return not is_whole_answer(answer) and isinstance(answer, AsyncIterable)
 
 
 def _request(asked: SummaryRequest, form: RequestForm | None) -> ModelRequest:

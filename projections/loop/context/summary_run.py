@@ -5,6 +5,7 @@ The reply is one of the session, or of the sub-session that writes while the ses
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from contextlib import closing
 from inspect import unwrap
 from typing import TYPE_CHECKING
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from eventlog.errors import (
+    DataError,
     EventlogError,
     MessageTooLargeError,
     RequestTooLargeError,
-    SummarizerError,
-    SummarizerRefusedError,
+    StopError,
 )
 from eventlog.values import MessageError, Model, Usage
 from projections.view.digest import digest_of
@@ -25,7 +26,7 @@ from projections.view.neutral import Text as Said
 from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.record import SUMMARY_FORM, SUMMARY_RENDERER, Begun, SummaryRecord, without
 from projections.window.compaction.request import SummaryJob, SummaryRequest
-from projections.window.compaction.summarizer import HOME, FailedCall, Summarizer, ToolCalled, pieces
+from projections.window.compaction.summarizer import HOME, FailedCall, Piece, Summarizer, ToolCalled, pieces
 from projections.window.compaction.template import (
     ASKED_AGAIN,
     TEMPLATE,
@@ -136,6 +137,7 @@ class SummaryRun:
         Only the last text stays in the message. Raises `SummaryFailure`; errors of the store are
         raised as they are.
         """
+        HOME.set(self._home)  # this may be another thread
         previous, record = self._previous, self._record
         done, limit, smaller = 0, None, 0
         again: str | None = None
@@ -152,12 +154,6 @@ class SummaryRun:
                 smaller += 1
                 limit = (limit or request.tokens) // 2
                 continue
-            except (SummarizerError, SummarizerRefusedError) as error:
-                raise SummaryFailure(_reason(error)) from error
-            except (SummaryFailure, EventlogError):  # the store's errors are not the summary's
-                raise
-            except Exception as error:
-                raise SummaryFailure(_reason(error)) from error
             if request.last:
                 if again is not None or not self._is_thin(text):
                     return text
@@ -196,7 +192,7 @@ class SummaryRun:
         stream = reply.stream_text()
         found: list[str] = []
         try:
-            with closing(pieces(self._summarizer, request, self._home)) as answer:
+            with closing(self._pieces(request)) as answer:
                 for number, piece in enumerate(answer):
                     if isinstance(piece, str):
                         stream.append(piece)
@@ -223,6 +219,15 @@ class SummaryRun:
         reply.end_step("stop")
         return "".join(found), stream.id
 
+    def _pieces(self, request: SummaryRequest) -> Generator[Piece]:
+        """Yield what the summariser answers; its errors are the summary's, a store's are not."""
+        try:
+            yield from pieces(self._summarizer, request, self._home)
+        except (RequestTooLargeError, DataError, StopError):
+            raise
+        except Exception as error:
+            raise SummaryFailure(_reason(error)) from error
+
     def _refuse_tool(self, called: ToolCalled) -> None:
         raise SummaryFailure(check_summary("", tool_called=called.tool) or "tool-called")
 
@@ -243,21 +248,21 @@ def check_summary(
     *,
     tool_called: str | None = None,
     view_tokens_after: int | None = None,
-    usable: int | None = None,
+    limit: int | None = None,
 ) -> str | None:
     """Why a summary is no good, as the reason of `CompactionFailed`, or None if it may stand.
 
     `tool_called` is the tool that the summariser called, if it did: none was offered.
-    `view_tokens_after` are the tokens of the view with the summary, `usable` those that the next
-    request may have; the check is left out while either is unknown. A reason begins with one of the
+    `view_tokens_after` are the tokens of the view with the summary, `limit` those that a request
+    may have; the check is left out while either is unknown. A reason begins with one of the
     names above and never holds text of the conversation.
     """
     if tool_called is not None:
         return f"{TOOL_CALLED}: {tool_called[:80]}" if tool_called else TOOL_CALLED
     if not text.strip():
         return EMPTY
-    if usable is not None and view_tokens_after is not None and view_tokens_after >= usable:
-        return f"{VIEW_TOO_LARGE}: {view_tokens_after} tokens, {usable} usable"
+    if limit is not None and view_tokens_after is not None and view_tokens_after >= limit:
+        return f"{VIEW_TOO_LARGE}: {view_tokens_after} tokens, and a request has fewer than {limit}"
     return None
 
 
@@ -274,7 +279,7 @@ def is_thin(text: str, tokens: int, covered: int) -> bool:
 
 def judge(text: str, after: int | None, largest: int | None) -> None:
     """Refuse a summary that is empty, or leaves `after` tokens where `largest` may be sent."""
-    reason = check_summary(text, view_tokens_after=after, usable=largest)
+    reason = check_summary(text, view_tokens_after=after, limit=largest)
     if reason is not None:
         raise SummaryFailure(reason)
 

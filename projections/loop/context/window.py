@@ -37,10 +37,10 @@ from projections.loop.decision.steps import (
     RunSubtask,
     Step,
 )
-from projections.requests.forms import RequestForm, form_named
+from projections.requests.forms import RequestForm, form_named, without_prefill
 from projections.window.compaction.offline import summarize_offline
 from projections.window.policy.hooks import Hooks
-from projections.window.policy.policy import ContextPolicy
+from projections.window.policy.policy import DEFAULT_POLICY, ContextPolicy
 
 if TYPE_CHECKING:
     from eventlog.session.reply import Reply
@@ -207,7 +207,8 @@ class ContextWindow:
         The program fills the reply and ends it with `reply.finish`, after `reply.end_step` where
         tools run in between. `agent` is the question's by default; `snapshot` is the state of the
         user's files. `form` is a provider's form, or the name of one (`requests/forms.py`):
-        `request.body` is then the request in it, and the step records the form and its digest.
+        `request.body` is then the request in it, and the step records the form and its digest. A
+        form that can do without a last message of the assistant does, but under OpenCode's preset.
         """
         require(CallModel, step, "the step that a reply fills is a CallModel")
         require(str, agent, "an agent is a str")
@@ -215,7 +216,10 @@ class ContextWindow:
         form = None if form is None else form_named(form)
         require_no_reply(self.session, self.state)
         self._tools.record(self.state)
-        request = self.state.request(step).in_form(form)
+        request = self.state.request(step)
+        if form is not None and self.state.policy.preset == DEFAULT_POLICY.preset:
+            form = without_prefill(form, request.messages)
+        request = request.in_form(form)
         reply = open_reply(self.session, self.state, step.reply_to, request, model or self.state.model, agent=agent)
         reply.step(snapshot=snapshot, endpoint=self.state.endpoint, **request.record)
         return reply, request
@@ -225,8 +229,8 @@ class ContextWindow:
 
         The tool is started once the start is durable. `tool` is given the arguments (a JSON object)
         and returns the output; an `Exception` that it raises is recorded as the call's failure, and
-        so are arguments that are no JSON object, and a tool that the question switches off. The
-        window answers calls of `recall` itself.
+        so are arguments that are no JSON object, an output that is no str, and a tool that the
+        question switches off. The window answers calls of `recall` itself.
         """
         require_function(tool, "a tool is a function that is given the arguments")
         running = self.start(call)
@@ -265,8 +269,8 @@ class ContextWindow:
         succeed(self.state, call, output, title=title, attachments=attachments, metadata=metadata)
 
     def fail(self, call: ToolCall, error: Exception) -> None:
-        """Record what a tool raised as the failure of its call."""
-        fail(call, error)
+        """Record what a tool raised as the failure of its call, with a preview likewise."""
+        fail(self.state, call, error)
 
     def finish(self, reason: str = "tool-calls") -> None:
         """Close the open reply, once all its calls have results."""

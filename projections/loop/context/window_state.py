@@ -282,8 +282,10 @@ class WindowState:
         view = self.view(self._filled_message)
         return self.calibrated(self._views.count(view.messages, view.system, view.tools, view.format))
 
-    def truncation(self, output: str, part: str) -> Truncation | None:
-        """How the view shows the output of a call; None if it shows all of it."""
+    def truncation(self, output: str, part: str, *, is_error: bool = False) -> Truncation | None:
+        """How the view shows the output, or the error, of a call; None if it shows all of it."""
+        if is_error and self.options.whole_errors:
+            return None
         return truncate(output, self.policy.truncation, self.usable, part=part if self.offers_recall else None)
 
     # -- the next step -------------------------------------------------------------------------

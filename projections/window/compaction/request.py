@@ -160,7 +160,7 @@ class SummaryJob:
         """
         limit = self._max_input if max_input is None else max_input
         prompt = self._worded(previous, more)
-        tokens = self._count((NeutralMessage("user", (Text(prompt),)),), (SYSTEM,))
+        tokens = self._asking(prompt)
         chunk: list[NeutralMessage] = []
         taken = after
         end = len(self._units) if upto is None else upto
@@ -174,8 +174,9 @@ class SummaryJob:
             tokens += size
             taken += 1
         if taken == after and taken < end:
-            size = tokens + self._sizes[taken] + self._opening(taken)
-            raise MessageTooLargeError(self._units[taken][0].source, size, limit or 0)
+            size, most = tokens + self._sizes[taken] + self._opening(taken), limit or 0
+            before = 0 if previous is None else tokens - self._asking(self._worded(None, more))
+            raise MessageTooLargeError(self._units[taken][0].source, size, most, before if size - before <= most else 0)
         return SummaryRequest(
             system=SYSTEM,
             messages=tuple(chunk),
@@ -195,6 +196,10 @@ class SummaryJob:
             return summary_prompt(previous, self._context if more is None else (*self._context, more))
         before = () if previous is None else (previous,)
         return "\n\n".join((*before, self._prompt, *self._context))
+
+    def _asking(self, prompt: str) -> int:
+        """Tokens of a request with nothing but the prompts."""
+        return self._count((NeutralMessage("user", (Text(prompt),)),), (SYSTEM,))
 
     def _opening(self, index: int) -> int:
         """Tokens of what is said before this unit when a request begins with it."""

@@ -75,7 +75,7 @@ def pieces(
     """
     answer = summarizer(request)
     if isinstance(answer, (AsyncIterable, Awaitable)):
-        yield from _driven(answer, home)
+        yield from driven(answer, home)
     else:
         yield from _plain(answer)
 
@@ -127,7 +127,8 @@ class _Answer:
             await close()
 
 
-def _driven(answer: Summary, home: asyncio.AbstractEventLoop | None) -> Iterator[Piece]:
+def driven(answer: Summary, home: asyncio.AbstractEventLoop | None) -> Iterator[Piece]:
+    """Yield the pieces of an async answer; see `pieces`."""
     own = None if home is not None and home.is_running() and home is not _running() else asyncio.new_event_loop()
     loop = own or home
     assert loop is not None

@@ -70,15 +70,13 @@ def clearables(
 
 
 def is_result(part: ToolPart) -> bool:
-    """Whether a tool has completed and its result is shown, but for pruning."""
-    return part.status == "completed" and not part.removed and not part.redacted
+    """Whether a tool has ended and its result, or its error, is shown, but for pruning."""
+    return part.status in {"completed", "failed"} and not part.removed and not part.redacted
 
 
 def _has_large_arguments(part: ToolPart) -> bool:
     """Whether a call of the program has ended, and its arguments may have a large text."""
-    if part.status not in {"completed", "failed"} or part.removed or part.redacted or part.provider_executed:
-        return False
-    return length_of(part.input) > LARGE
+    return is_result(part) and not part.provider_executed and length_of(part.input) > LARGE
 
 
 def length_of(content: Content) -> int:

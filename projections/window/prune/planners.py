@@ -44,7 +44,7 @@ def opencode(case: PruneCase) -> PrunePlan | None:
     reach. Every user message begins a turn, also a compaction's marker and the program's own. A
     summary ends the walk, also a failed one, and so does the first pruned result. Results no larger
     than the marker are cleared, too, and the marker does not lessen what counts as freed.
-    Arguments, thoughts and media stay.
+    Errors, arguments, thoughts and media stay.
     """
     return case.plan(case.beyond(_walk(case), named_last=False), "opencode", marker=0)
 
@@ -61,7 +61,9 @@ def _walk(case: PruneCase) -> Iterator[Clearable]:
             return
         for place in range(len(message.parts) - 1, -1, -1):
             part = message.parts[place]
-            if not isinstance(part, ToolPart) or not is_result(part) or part.tool in case.policy.protected_tools:
+            if not isinstance(part, ToolPart) or part.tool in case.policy.protected_tools:
+                continue
+            if part.status != "completed" or not is_result(part):
                 continue
             if part.pruned:
                 return

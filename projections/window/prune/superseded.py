@@ -73,16 +73,16 @@ class _Later:
             if isinstance(part.note, Patch) and not part.removed:
                 self._written.update(map(posixpath.normpath, part.note.files))
             return ()
-        if not isinstance(part, ToolPart) or not (is_result(part) or part.status == "failed"):
+        if not isinstance(part, ToolPart) or not is_result(part):
             return ()
         key = call_key(part, self._resolve)
         access, paths, narrow = _use_of(*key)
         is_rewritten = access == "written" and self._written_by_calls.issuperset(paths)
         arguments: tuple[ClearableKind, ...] = ("arguments",) if is_rewritten else ()
-        if not is_result(part):
-            return arguments
         shows = paths if access == "read" else ()
         is_stale = key in self._called or (bool(shows) and all(self._is_outdated(path, narrow) for path in shows))
+        if part.status == "failed":
+            return (*arguments, "result") if is_stale else arguments
         if access == "written":
             self._written.update(paths)
             self._written_by_calls.update(paths)

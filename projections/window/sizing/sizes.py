@@ -72,12 +72,12 @@ class Sizes(ABC):
         """Tokens that one message sends, before calibration."""
 
     def counted(self, part: ToolPart | ReasoningPart | FilePart) -> int:
-        """Return the tokens of a completed result, a thought or a file, uncalibrated.
+        """Return the tokens of a result, a thought or a file, uncalibrated.
 
         As if it were not pruned; a result with its attachments.
         """
         if isinstance(part, ToolPart):
-            stamp: Stamp = (part.output, part.attachments)
+            stamp: Stamp = (part.result, part.attachments)
         else:
             stamp = (part.file,) if isinstance(part, FilePart) else tuple(part.pieces)
         known = self._results.get(part.id)
@@ -170,7 +170,7 @@ class TokenSizes(Sizes):
     def _count_part(self, part: ToolPart | ReasoningPart | FilePart) -> int:
         if isinstance(part, ReasoningPart):
             return self._count_text(text_of(part.pieces, self._resolve))
-        text, files = ("", (part.file,)) if isinstance(part, FilePart) else (part.output or "", part.attachments)
+        text, files = ("", (part.file,)) if isinstance(part, FilePart) else (part.result, part.attachments)
         return self._count_text(text) + sum([self._counter.file(file.mime, self._resolve(file.url)) for file in files])
 
 
@@ -205,7 +205,7 @@ class CharsSizes(Sizes):
     def _count_part(self, part: ToolPart | ReasoningPart | FilePart) -> int:
         if isinstance(part, ReasoningPart):
             return self._count_text(text_of(part.pieces, self._resolve))
-        return self._count_text(part.file.url if isinstance(part, FilePart) else part.output or "")
+        return self._count_text(part.file.url if isinstance(part, FilePart) else part.result)
 
 
 def sizes_named(

@@ -17,7 +17,7 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import INTERRUPTED, Limits, Model, Subtask, Text, Tool
 from projections import ModelView
-from projections.loop import CallModel, ContextWindow, RunSubtask, RunTools, Stop
+from projections.loop import CallModel, ContextWindow, RunSubtask, RunTools, Stop, summarize_with
 from projections.loop.context.aio import AsyncContextWindow, afill, afill_retrying
 from projections.loop.task_calls import task_answer
 from projections.reports.audit import audit
@@ -120,8 +120,11 @@ async def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> No
     assert session.reader.state().open_messages() == ()
 
 
+@pytest.mark.parametrize("asks", [False, True], ids=["a summariser", "summarize_with"])
 @pytest.mark.parametrize("background", [False, True])
-async def test_an_async_summariser_shares_the_loop_of_the_program(store: Store, *, background: bool) -> None:
+async def test_an_async_summariser_shares_the_loop_of_the_program(
+    store: Store, *, background: bool, asks: bool
+) -> None:
     """A client's connections belong to one loop: the summariser may use that of the answers."""
     session = store.create_session()
     loops: list[asyncio.AbstractEventLoop] = []
@@ -131,8 +134,13 @@ async def test_an_async_summariser_shares_the_loop_of_the_program(store: Store, 
         async for piece in summarise(request):
             yield piece
 
+    async def ask() -> AsyncIterator[dict[str, Any]]:
+        loops.append(asyncio.get_running_loop())
+        return answer(sections("all"), None, 9)
+
+    summarizer = summarize_with(lambda _: ask()) if asks else shared
     window = AsyncContextWindow(
-        ContextWindow(session, limits=LIMITS, model=Model("p", "m"), summarizer=shared, background=background)
+        ContextWindow(session, limits=LIMITS, model=Model("p", "m"), summarizer=summarizer, background=background)
     )
     async with window:
         for number in range(40):

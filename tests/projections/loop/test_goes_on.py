@@ -68,13 +68,16 @@ def test_an_interrupt_after_the_answer_changes_nothing(store: Store, session: Se
     assert store.unfinished() == []
 
 
-@pytest.mark.parametrize("field", ["content", "reasoning"])
-def test_answers_that_promise_calls_and_make_none_end(session: Session, field: str) -> None:
-    """A text with the reason of calls, and no call, is asked for once more and then taken."""
+@pytest.mark.parametrize(
+    ("field", "ends", "state"), [("content", "finished", "done"), ("reasoning", "failed", "failed")]
+)
+def test_answers_that_promise_calls_and_make_none_end(session: Session, field: str, ends: str, state: str) -> None:
+    """A text with the reason of calls is asked for once more, then taken; a thought is none."""
     chunk: dict[str, Any] = {"choices": [{"index": 0, "delta": {field: "hi"}, "finish_reason": "tool_calls"}]}
     with session.turn("hello", "r1") as turn:
         step, calls = run(session, lambda reply, _request, _number: fill_retrying(reply, lambda: [chunk]))
-    assert (step, calls, turn.state) == (Stop("finished"), 2, "done")
+    assert isinstance(step, Stop)
+    assert (step.reason, calls, turn.state) == (ends, 2, state)
 
 
 def said(request: ModelRequest) -> str:

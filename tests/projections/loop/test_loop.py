@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from eventlog import events as ev
-from eventlog.errors import CallError, LeaseHeldError, RefusedError, SummarizerError, WindowTooSmallError
+from eventlog.errors import CallError, LeaseHeldError, RefusedError, StreamError, SummarizerError, WindowTooSmallError
 from eventlog.session.owner import LIVE
 from eventlog.session.session import Session
 from eventlog.values import INTERRUPTED, File, Limits, MessageError, Subtask, Text, Tokens, Usage
@@ -332,11 +332,25 @@ def test_an_error_of_the_summariser_is_a_failed_compaction(session: Session) -> 
         yield "## Goal"
         raise ValueError("secret")
 
-    def ours(request: SummaryRequest) -> str:
-        del request
-        raise SummarizerError("not reached")
+    def ours(error: Exception) -> Callable[[SummaryRequest], str]:
+        def summarize(request: SummaryRequest) -> str:
+            del request
+            raise error
 
-    for summarizer, reason in ((foreign, "ValueError"), (ours, "SummarizerError: not reached")):
+        return summarize
+
+    def of_no_pieces(request: SummaryRequest) -> list[Any]:
+        del request
+        return [3]
+
+    cases: list[tuple[Callable[[SummaryRequest], Any], str]] = [
+        (foreign, "ValueError"),
+        (ours(SummarizerError("not reached")), "SummarizerError: not reached"),
+        (ours(CallError("no such form")), "CallError: no such form"),
+        (ours(StreamError("overloaded")), "StreamError: the provider's answer is an error: overloaded"),
+        (of_no_pieces, "CallError: a summariser gave a int; expected text, Usage or ToolCalled"),
+    ]
+    for summarizer, reason in cases:
         window = ContextWindow(session, SMALL, limits=LIMITS, summarizer=summarizer, environment={})
         assert window.compact().reason == reason
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -69,6 +70,59 @@ UNREAD: list[Chunk] = [
     {"message": ["Hello"]},
 ]
 EMPTY: list[list[Chunk]] = [[], [{}], [{"choices": []}], [{"choices": [{"delta": {"content": ""}}]}]]
+
+
+def silent(reason: str, part: Chunk | None) -> dict[str, list[Chunk]]:
+    """An answer without words that ends with a reason, in each API; `part` is Gemini's."""
+    content = {"content": {"role": "model", "parts": [] if part is None else [part]}}
+    text = "" if part is None else part["text"]
+    thought = part is not None and part.get("thought")
+    delta = {"type": "thinking_delta", "thinking": text} if thought else {"type": "text_delta", "text": text}
+    return {
+        "gemini": [{"candidates": [{**content, "finishReason": reason}]}],
+        "chat": [
+            {"choices": [{"delta": {"reasoning_content" if thought else "content": text}}]},
+            {"choices": [{"delta": {}, "finish_reason": reason}]},
+        ],
+        "anthropic": [
+            {"type": "message_start", "message": {"usage": {"input_tokens": 5}}},
+            {"type": "content_block_delta", "index": 0, "delta": delta},
+            {"type": "message_delta", "delta": {"stop_reason": reason}},
+            {"type": "message_stop"},
+        ],
+        "responses": [
+            {
+                "type": "response.output_text.delta",
+                "item_id": "m",
+                "content_index": 0,
+                "delta": "" if thought else text,
+            },
+            {
+                "type": "response.incomplete",
+                "response": {"status": "incomplete", "incomplete_details": {"reason": reason}},
+            },
+        ],
+    }
+
+
+def _filled(way: str, chunks: list[Chunk], reply: Reply) -> Filled:
+    return WAYS[way](reply, chunks)
+
+
+APIS = ("gemini", "chat", "anthropic", "responses")
+WITHHELD = {
+    "gemini": "PROHIBITED_CONTENT",
+    "chat": "content_filter",
+    "anthropic": "refusal",
+    "responses": "content_filter",
+}
+CUT = {"gemini": "MAX_TOKENS", "chat": "length", "anthropic": "max_tokens", "responses": "max_output_tokens"}
+NOTHING: dict[str, Chunk | None] = {
+    "nothing": None,
+    "an empty text": {"text": ""},
+    "a blank text": {"text": " \n"},
+    "a thought": {"text": "Hm.", "thought": True},
+}
 
 
 class Dumped:
@@ -252,6 +306,27 @@ def test_an_answer_that_a_content_filter_withheld_has_failed(session: Session, c
         cut = [{"choices": [{"delta": {"content": "Hel"}, "finish_reason": "content_filter"}]}]
         assert loop(session, lambda reply: WAYS[way](reply, cut)) == (1, Stop("finished"))
     assert answer_text(session, turn.answer) == "Hel"
+
+
+@pytest.mark.parametrize("part", NOTHING)
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("way", WAYS)
+def test_an_answer_without_words_is_never_done(session: Session, way: str, api: str, part: str) -> None:
+    """One that a filter withheld has failed; one of another reason is asked for again."""
+    withheld = silent(WITHHELD[api], NOTHING[part])[api]
+    asked, step = loop(session, lambda reply: WAYS[way](reply, withheld))
+    assert isinstance(step, Stop)
+    assert (asked, step.reason, step.error and step.error.name) == (1, "failed", "content-filter")
+    for reason in (CUT[api], "OTHER"):
+        session.user("again")
+        chunks = silent(reason, NOTHING[part])[api]
+        asked, step = loop(session, partial(_filled, way, chunks))
+        assert isinstance(step, Stop)
+        assert (asked, step.reason, step.error and step.error.name) == (2, "failed", "empty")
+        assert f"ended with '{'OTHER' if reason == 'OTHER' else 'length'}'" in step.sentence
+    session.user("again")
+    answers = [chunks, SAID]
+    assert loop(session, lambda reply: WAYS[way](reply, answers.pop(0))) == (2, Stop("finished"))
 
 
 @pytest.mark.parametrize("chunks", EMPTY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -87,7 +88,26 @@ def of_asyncio(model: Model) -> Callable[[ModelRequest], object]:
     return ask
 
 
-WAYS = pytest.mark.parametrize("way", [blocking, of_asyncio])
+def _called(ask: Callable[[ModelRequest], object], request: ModelRequest) -> object:
+    return ask(request)
+
+
+def returning_a_coroutine(model: Model) -> Callable[[ModelRequest], object]:
+    """The model as a plain function that gives a coroutine, as a client's own method is."""
+    return partial(_called, of_asyncio(model))
+
+
+def returning_a_stream(model: Model) -> Callable[[ModelRequest], object]:
+    """The model as a plain function that gives an async iterable."""
+
+    async def chunks(request: ModelRequest) -> AsyncIterator[Chunk]:
+        for chunk in model(request):
+            yield chunk
+
+    return partial(_called, chunks)
+
+
+WAYS = pytest.mark.parametrize("way", [blocking, of_asyncio, returning_a_coroutine, returning_a_stream])
 
 
 def summary(model: Model, way: Callable[[Model], Callable[[ModelRequest], object]]) -> list[Any]:

@@ -22,9 +22,12 @@ from projections.reports.audit import audit, audited_step
 from projections.requests import forms
 from projections.requests.forms import FORMS, RequestForm, digest
 from projections.view.neutral import NeutralMessage, Text
+from projections.window import ContextPolicy, LoopPolicy
 from projections.window.policy.hooks import Hooks
+from projections.window.policy.policy import OPENCODE_POLICY
 from tests.projections.reports.test_audit import chunks
 from tests.projections.reports.test_audit_history import forgeries
+from tests.request_rules import anthropic
 from tests.support.engines import LastingLog
 
 pytestmark = pytest.mark.promise(10)
@@ -264,3 +267,36 @@ def test_the_record_of_a_form_is_json() -> None:
             reply.finish()
         last = [*audit(session)][-1]
         assert (last.verdict, last.body, json.loads(last.form or "")) == ("match", "other-version", {"name": "mine/1"})
+
+
+@pytest.mark.parametrize("policy", [ContextPolicy(), OPENCODE_POLICY], ids=["default", "opencode"])
+@pytest.mark.parametrize("prefill", [None, True, False])
+@pytest.mark.parametrize("ends", ["max-steps", "a text that promised calls"])
+def test_a_request_of_a_loop_is_no_prefill(
+    store: Store, ends: str, prefill: bool | None, policy: ContextPolicy
+) -> None:
+    """Newer models refuse one; OpenCode's preset keeps it, and an option of the form counts."""
+    session = store.create_session()
+    session.user("look")
+    policy, request = msgspec.structs.replace(policy, loop=LoopPolicy(max_steps=2)), None
+    with ContextWindow(session, policy, model=MODEL, limits=LIMITS) as window:
+        for number in range(2):
+            step = window.next_step()
+            assert isinstance(step, CallModel)
+            reply, request = window.begin(step, form=RequestForm("anthropic", prefill=prefill))
+            if ends == "max-steps" and number == 0:
+                reply.tool("read", call_id="c1").stream_input("{}")
+                reply.end_step("tool-calls")
+                step = window.next_step()
+                assert isinstance(step, RunTools)
+                window.run(step.calls[0], lambda _: "text")
+                window.finish()
+            else:
+                reply.add_text("I look")
+                reply.finish("tool-calls")
+    assert request is not None
+    assert request.messages[-1].role == "assistant"
+    broken = anthropic.broken({"model": "claude-opus-4-6", "max_tokens": 9, **request.body})
+    refused = prefill or (prefill is None and policy.preset == "opencode-1.18")
+    assert broken == (["the model takes no prefill"] if refused else [])
+    assert [(step.verdict, step.body) for step in audit(session)] == [("match", "match")] * 2

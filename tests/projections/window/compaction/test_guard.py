@@ -55,7 +55,7 @@ def summary_of(session: Session) -> str:
 
 def test_whole_summary_may_stand() -> None:
     """A summary with all sections, no tool call, and room left is accepted."""
-    assert check_summary(TEMPLATE, view_tokens_after=999, usable=1000) is None
+    assert check_summary(TEMPLATE, view_tokens_after=999, limit=1000) is None
 
 
 @pytest.mark.parametrize("text", ["", " \n\t"])
@@ -73,8 +73,11 @@ def test_tool_call() -> None:
 
 def test_view_still_too_large() -> None:
     """A summary that leaves the view too large to go on is a failure."""
-    assert check_summary(TEMPLATE, view_tokens_after=1000, usable=1000) == "view-too-large: 1000 tokens, 1000 usable"
-    assert check_summary(TEMPLATE, view_tokens_after=10**9, usable=None) is None
+    assert (
+        check_summary(TEMPLATE, view_tokens_after=1000, limit=1000)
+        == "view-too-large: 1000 tokens, and a request has fewer than 1000"
+    )
+    assert check_summary(TEMPLATE, view_tokens_after=10**9, limit=None) is None
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,19 @@ def test_message_too_large_even_alone() -> None:
         job.request(0, max_input=base)
 
 
+def test_a_summary_that_leaves_no_room_is_named_in_place_of_the_message() -> None:
+    """The error says how long it is; a message that is too large without it is named itself."""
+    job = told(*TALK)
+    base = words([NeutralMessage("user", (Said(summary_prompt("short")),))], (SYSTEM,))
+    long = "word " * 3_000
+    with pytest.raises(MessageTooLargeError, match="let the summariser write a shorter one") as caught:
+        job.request(0, long, max_input=base + 100)
+    assert len(long) <= caught.value.summary < len(long) * 1.2
+    with pytest.raises(MessageTooLargeError, match=r"^message 'a1'") as caught:
+        job.request(1, "short", max_input=base + 500)
+    assert caught.value.summary == 0
+
+
 def test_kept_message_is_told_at_its_place() -> None:
     """The user's message that stays in view is told in the request, cut and without media."""
     image = ev.PartStarted("u1", "u1f", File("image/png", "data:image/png;base64,AAAA", "a.png"))

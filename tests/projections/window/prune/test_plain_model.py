@@ -20,6 +20,7 @@ from tests.support.prune_sessions import Letters, Talk, parts_of, plan, tools_of
 
 SHOWS, WRITES = ("read",), ("edit",)
 """The tools of `drawn` that show a file, and those that write one."""
+ENDED = ("completed", "failed")
 MANY = 100
 """Requests by which the cost-aware planner finds a beginning where none are expected."""
 
@@ -139,7 +140,7 @@ class PlainModel:
         self.results = [
             Item(index, part)
             for index, part in tools_of(messages)
-            if part.status == "completed" and not (part.removed or part.redacted)
+            if part.status in ENDED and not (part.removed or part.redacted)
         ]
         self.whole = [
             item
@@ -172,7 +173,8 @@ class PlainModel:
         """Results of any size between the newest pruned one and the newest turns."""
         users = [index for index, message in enumerate(self.messages) if message.user]
         bound = _begin_of(self.policy.turns, users, self.messages)
-        found = [item for item in self.results if item.at < bound and item.part.tool not in self.policy.protected_tools]
+        completed = [item for item in self.results if item.part.status == "completed"]
+        found = [item for item in completed if item.at < bound and item.part.tool not in self.policy.protected_tools]
         last = max((index for index, item in enumerate(found) if item.pruned), default=-1)
         rest = found[last + 1 :]
         chosen = [item for index, item in enumerate(rest) if freed(rest[index:], 0) > self.protect]
@@ -205,10 +207,10 @@ class PlainModel:
         if not isinstance(part, ToolPart):
             return
         has_large = '"content"' in cast("str", part.input)
-        is_free = part.status in {"completed", "failed"} and not part.provider_executed
+        is_free = part.status in ENDED and not part.provider_executed
         if self.policy.arguments and has_large and is_free and (is_old or part.metadata is None):
             yield Item(index, part, "arguments")
-        if part.status == "completed":
+        if part.status in ENDED:
             yield Item(index, part)
 
     def _is_named(self, item: Item) -> bool:

@@ -62,6 +62,22 @@ def test_what_supersedes_what(earlier: tuple[str, Any], later: tuple[str, Any], 
     assert parts_of(plan(talk.messages, SUPERSEDED)) == (("t0",) if gone else ())
 
 
+def test_an_error_goes_as_a_result_does_and_supersedes_nothing() -> None:
+    """A later call of the same arguments supersedes it."""
+    talk = Talk()
+    for status in ("completed", "failed", "completed", "failed"):
+        talk.user().step(talk.tool(100, "read", input={"filePath": "/a.py"}, status=status))
+    talk.user().user()
+    assert parts_of(plan(talk.messages, SUPERSEDED)) == ("t0", "t1")
+    assert parts_of(plan(talk.messages, PrunePolicy(policy="recency", protect=0, minimum=0))) == (
+        "t0",
+        "t1",
+        "t2",
+        "t3",
+    )
+    assert parts_of(plan(talk.messages, PrunePolicy(policy="opencode", protect=0, minimum=0))) == ("t0", "t2")
+
+
 def test_changed_files_supersede_what_was_read_of_them() -> None:
     """A record of changed files counts as a writing of each file, by any tool."""
     talk = Talk()

@@ -35,10 +35,11 @@ def with_schema(tools: Json | None, name: str, description: str, parameters: dic
     """
     found: list[Any] = json.loads(tools or "[]")
     offered = [cast("dict[str, Any]", tool) for tool in found if isinstance(tool, dict)]
-    forms = [shown for tool in offered if (shown := _form_of(tool)) is not None]
-    form: ToolForm = forms[0] if forms else "chat"
+    forms: list[ToolForm] = [shown for tool in offered if (shown := _form_of(tool)) is not None]
+    form = forms[0] if forms else "chat"
     schema = schema_of(form, name, description, parameters)
-    declared: list[Any] | None = next((tool[group] for tool in offered for group in GROUPS if group in tool), None)
+    groups: list[Any] = [tool.get(group) for tool in offered for group in GROUPS]
+    declared: list[Any] | None = next((group for group in groups if isinstance(group, list)), None)
     if declared is not None:
         declared.append(schema)
     elif form == "gemini" and "name" not in offered[0]:  # tools of Google's own

@@ -39,9 +39,9 @@ def with_schema(tools: Json | None, name: str, description: str, parameters: dic
     form = forms[0] if forms else "chat"
     schema = schema_of(form, name, description, parameters)
     groups: list[Any] = [tool.get(group) for tool in offered for group in GROUPS]
-    declared: list[Any] | None = next((group for group in groups if isinstance(group, list)), None)
-    if declared is not None:
-        declared.append(schema)
+    declared = [cast("list[Any]", group) for group in groups if isinstance(group, list)]
+    if declared:
+        declared[0].append(schema)
     elif form == "gemini" and "name" not in offered[0]:  # tools of Google's own
         found.append({GROUPS[0]: [schema]})
     else:

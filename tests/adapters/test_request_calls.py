@@ -14,7 +14,7 @@ from google import genai
 from google.genai.types import HttpOptions
 
 import eventlog
-from projections.loop import ContextWindow, task_tool
+from projections.loop import CallModel, ContextWindow, task_tool
 from projections.window.retrieval.tool_schemas import ToolForm
 from tests.support.pages import PAGES
 
@@ -61,7 +61,9 @@ def test_the_package_sends_what_the_form_says(store: eventlog.Store, form: str) 
         ContextWindow(session, model="openai/gpt-5", tools=offered) as window,
         httpx.Client(transport=httpx.MockTransport(answer)) as http,
     ):
-        reply, request = window.begin(window.next_step(), form=form)
+        step = window.next_step()
+        assert isinstance(step, CallModel)
+        reply, request = window.begin(step, form=form)
         body = request.body
         names = {"client": _client(form, http), "model": "m", "body": body, "tools": json.loads(request.tools or "[]")}
         exec(CALLS[form], names)  # noqa: S102  # the page's own line

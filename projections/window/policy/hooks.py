@@ -48,9 +48,9 @@ class Hooks(msgspec.Struct, frozen=True):
     context: Callable[[], Sequence[str]] | None = None
     """Is given nothing, returns texts to add to a summary's prompt."""
     prompt: Callable[[str], str | None] | None = None
-    """Is given a summary's template, returns the prompt to send instead; None: the usual prompt.
+    """Is given a summary's template, returns a prompt of its own; None: the usual one.
 
-    The template's sections are not asked for in a prompt of one's own.
+    A prompt of its own does not ask for the template's sections.
     """
     auto_continue: Callable[[AutoContinue], bool] | None = None
     """Is asked behind an automatic compaction whether a message tells the model to go on."""

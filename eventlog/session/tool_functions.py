@@ -31,5 +31,8 @@ def _group(tool: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _objects(found: Any) -> list[dict[str, Any]]:
-    entries = cast("list[Any]", found) if isinstance(found, list) else []
-    return [cast("dict[str, Any]", entry) for entry in entries if isinstance(entry, dict)]
+    return [cast("dict[str, Any]", entry) for entry in _entries(found) if isinstance(entry, dict)]
+
+
+def _entries(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else []  # pyright: ignore[reportUnknownVariableType]

@@ -39,7 +39,7 @@ def with_schema(tools: Json | None, name: str, description: str, parameters: dic
     form = forms[0] if forms else "chat"
     schema = schema_of(form, name, description, parameters)
     groups: list[Any] = [tool.get(group) for tool in offered for group in GROUPS]
-    declared = [cast("list[Any]", group) for group in groups if isinstance(group, list)]
+    declared: list[list[Any]] = [group for group in groups if isinstance(group, list)]
     if declared:
         declared[0].append(schema)
     elif form == "gemini" and "name" not in offered[0]:  # tools of Google's own

@@ -32,7 +32,7 @@ LAYERS: dict[str, str] = {
         | reader | attempt | group_commit | engine | opening
     """,
     "eventlog.session": """
-        owner inputs open_work_cache kept | host | liveness held_lease reader | lease_keeper failure | executor outcome empty_answers | registry text_stream context rollback values asking
+        owner inputs open_work_cache kept tool_functions | host | liveness held_lease reader | lease_keeper failure | executor outcome empty_answers | registry text_stream context rollback values asking
         | redact status tool_call turn | reply_commands | filling | reply subsessions settings_commands | message_commands answering | session | shelf session_names
     """,
     "eventlog.state": """

@@ -10,13 +10,14 @@ import json
 import secrets
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.large_texts import to_content
 from eventlog.errors import RefusedError
 from eventlog.session.inputs import as_json
+from eventlog.session.tool_functions import functions_in, parameters_of
 from eventlog.state.facts import PartFacts, versions_of
 from eventlog.state.waiting_calls import asked_at, may_run
 from eventlog.values import INTERRUPTED, Json, Tool
@@ -156,26 +157,15 @@ def _schema_digest(reader: SessionReader, salt: bytes, facts: PartFacts, tools: 
 
 
 def _schema_of(tools: Json, name: str) -> str:
-    """Return the schema of a tool, in any provider's form, as canonical JSON; "" without one."""
-    found: Any = json.loads(tools)
-    for tool in found if isinstance(found, list) else ():  # pyright: ignore[reportUnknownVariableType]
-        functions: list[Any] = [tool, *_nested(tool)]
-        for function in functions:
-            if isinstance(function, dict) and cast("dict[str, Any]", function).get("name") == name:
-                return json.dumps(function, sort_keys=True)
-    return ""
+    """Return name and parameters of a tool as canonical JSON, alike in any provider's form.
 
-
-def _nested(tool: Any) -> list[Any]:
-    """The functions inside one entry: OpenAI Chat has one, Gemini a list."""
-    if not isinstance(tool, dict):
-        return []
-    fields = cast("dict[str, Any]", tool)
-    inside: list[Any] = [fields.get("function")]
-    for group in ("functionDeclarations", "function_declarations"):
-        listed: Any = fields.get(group)
-        inside += listed if isinstance(listed, list) else ()
-    return inside
+    All of a function without parameters, as a provider's own tool is; "" without one.
+    """
+    function = next((each for each in functions_in(tools) if each.get("name") == name), None)
+    if function is None:
+        return ""
+    parameters = parameters_of(function)
+    return json.dumps(function if parameters is None else [name, parameters], sort_keys=True)
 
 
 def call_digest(salt: bytes, tool: str, arguments: Json, schema: bytes) -> bytes:

@@ -6,6 +6,7 @@ slug, paths). What OpenCode has no form for (settings, pins, digests, single del
 so is what a rollback hides. An unknown cost is 0, since OpenCode demands a number; the import takes
 0 for unknown. Reasoning is counted beside the output. A compaction that its provider made is a text
 that is shown, and sent to no model: OpenCode gets its summary if that can be read, not its cipher.
+A long tool result is written whole, for OpenCode cannot `recall`.
 
 Ids that are not OpenCode's are replaced, and so are those of a fork, because OpenCode copies the
 messages of the parent into it. The document is in memory as a whole.

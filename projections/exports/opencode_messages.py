@@ -71,7 +71,8 @@ def record_of(items: Sequence[Timed], defaults: SessionDefaults, text: Resolver)
 def _as_imported(items: Iterable[Timed], text: Resolver) -> Iterator[Timed]:
     """Yield the events in the form that the importer makes.
 
-    Live output is omitted, a truncated output is replaced by its preview, and texts become deltas.
+    Live output is omitted, and texts become deltas. A truncated output is whole, since
+    its preview tells a model to call `recall`, which OpenCode has not.
     """
     for time, event in items:
         match event:
@@ -85,7 +86,7 @@ def _as_imported(items: Iterable[Timed], text: Resolver) -> Iterator[Timed]:
                 if event.title or event.metadata is not None:
                     yield time, ev.ToolProgress(event.part, event.title or None, event.metadata)
             case ev.ToolCompleted() if event.truncation is not None:
-                yield time, replace(event, output=event.truncation.preview, truncation=None)
+                yield time, replace(event, truncation=None)
             case _:
                 if not isinstance(event, CHANGES):
                     yield time, event

@@ -16,10 +16,11 @@ from eventlog.errors.base import brief
 from eventlog.session.failure import is_disconnect
 from eventlog.session.session import Session
 from eventlog.session.subsessions import subsession_in
+from eventlog.session.tool_functions import functions_in, parameters_of
 from eventlog.validation import each, json_value, require, require_or_none
 from eventlog.values import Json, Model
 from projections.window.retrieval.part_text import read_message
-from projections.window.retrieval.tool_schemas import ToolForm, function_of, schema_of, schemas_in
+from projections.window.retrieval.tool_schemas import ToolForm, schema_of
 
 TASK = "task"
 """Name of the tool, and of the calls that stand for subtasks."""
@@ -31,8 +32,9 @@ PROMPT = "The work, with all that the agent has to know, and what its last messa
 
 
 def task_tool(form: ToolForm = "chat", agents: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The schema for OpenAI Chat Completions, OpenAI Responses or Anthropic Messages.
+    """The schema for Chat Completions, Responses, Anthropic Messages or Gemini.
 
+    For Gemini: one of the `functionDeclarations`.
     `agents` are the names that the model may choose from, with what each is good at; without them
     it chooses none.
     """
@@ -123,10 +125,10 @@ def subsession_id(parent: str, part: str) -> str:
 
 def agents_in(tools: Json | None) -> tuple[str, ...]:
     """The agents that the recorded `task` tool lets a model choose from; () if it lists none."""
-    for tool in map(function_of, schemas_in(tools)):
+    for tool in functions_in(tools):
         if tool.get("name") != TASK:
             continue
-        found: object = tool.get("parameters", tool.get("input_schema"))
+        found: object = parameters_of(tool)
         for key in ("properties", "subagent_type", "enum"):
             found = cast("dict[str, object]", found).get(key) if isinstance(found, dict) else None
         return tuple(map(str, cast("list[object]", found))) if isinstance(found, list) else ()

@@ -142,7 +142,7 @@ def session_stats(session: Session) -> SessionStats:
         if isinstance(item, ev.PartDelta):
             deltas += 1
             characters += len(item.text)
-        if isinstance(item, (ev.UsageRecorded, ev.AssistantMessageStarted)):
+        if isinstance(item, (ev.UsageRecorded, ev.AssistantMessageStarted, ev.StepStarted)):
             spending[span.first <= base].append(span)
         if covers(ranges, span.first):
             tally.count(item)

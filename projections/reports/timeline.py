@@ -20,7 +20,7 @@ from eventlog.session.session import Session
 from eventlog.values import Limits, Opaque
 from projections.reports.cache_uses import CacheUse, cache_uses
 from projections.reports.first_words import FirstWords
-from projections.reports.usage import UsageTotals, note_untold
+from projections.reports.usage import Untold, UsageTotals
 from projections.reports.wording import counted, pruned_words
 from projections.window.policy.limits import step_total, usable
 from projections.window.policy.policy import decode_policy
@@ -101,7 +101,7 @@ def timeline(session: Session) -> Timeline:
     version = session.version
     accumulator = TimelineBuilder(session.store.host.models)
     entries: list[TimelineEntry] = []
-    untold: dict[str, str] = {}
+    untold = Untold()
     ranges = session.reader.effective_ranges(version)
     for span in session.reader.spans(upto=version):
         item = span.item
@@ -110,7 +110,7 @@ def timeline(session: Session) -> Timeline:
             accumulator.words.deltas(item)
             continue
         accumulator.kinds[type(item).__name__] += 1
-        note_untold(untold, item)
+        untold.note(item)
         hidden = not (isinstance(item, ev.LASTING) or covers(ranges, span.first))
         new = accumulator.entries(item, span.first, span.time)
         entries.extend(msgspec.structs.replace(entry, hidden=True) if hidden else entry for entry in new)
@@ -125,7 +125,7 @@ def timeline(session: Session) -> Timeline:
         if use.step is not None and (place := places.get(use.step)) is not None:
             entries[place] = msgspec.structs.replace(entries[place], cache=use)
     return Timeline(
-        session.id, version, dict(accumulator.kinds.most_common()), tuple(forks), tuple(entries), len(untold)
+        session.id, version, dict(accumulator.kinds.most_common()), tuple(forks), tuple(entries), len(untold.models)
     )
 
 

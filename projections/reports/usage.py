@@ -14,7 +14,7 @@ from decimal import Context, Decimal
 import msgspec
 
 from eventlog.codec.decoded import Span
-from eventlog.events import AssistantMessageStarted, UsageRecorded
+from eventlog.events import AssistantMessageStarted, StepStarted, UsageRecorded
 from eventlog.models.catalogue import ModelCatalogue
 from eventlog.session.session import Session
 from eventlog.validation import require, require_or_none
@@ -53,7 +53,7 @@ class UsageTotals(msgspec.Struct):
     estimate: Decimal = Decimal(0)
     """US dollars of these, at the prices of the catalogue that is asked now; stored nowhere."""
     untold: int = 0
-    """Replies without usage: what these took and cost is in no sum."""
+    """Replies whose newest step has no usage: what it took and cost is in no sum."""
 
     @property
     def unknown(self) -> int:
@@ -123,25 +123,40 @@ def usage_by_model(spans: Iterable[Span], models: ModelCatalogue | None = None) 
     """
     require_or_none(ModelCatalogue, models, "models are a ModelCatalogue")
     by_model: dict[str, UsageTotals] = {}
-    untold: dict[str, str] = {}
+    untold = Untold()
     require(Iterable, spans, "spans are those of a session")
     for span in spans:
         require(Span, span, "a span is a Span")
-        note_untold(untold, span.item)
+        untold.note(span.item)
         if isinstance(span.item, UsageRecorded):
             model = "" if span.item.model is None else str(span.item.model)
             by_model.setdefault(model, UsageTotals(model)).add(span.item, models)
-    for model in untold.values():
+    for model in untold.models:
         by_model.setdefault(model, UsageTotals(model)).untold += 1
     return [by_model[model] for model in sorted(by_model)]
 
 
-def note_untold(untold: dict[str, str], item: object) -> None:
-    """Note in `untold`, by reply without usage, its model."""
-    if isinstance(item, AssistantMessageStarted) and not item.summary:
-        untold[item.message] = "" if item.model is None else str(item.model)
-    elif isinstance(item, UsageRecorded):
-        untold.pop(item.message or "", None)
+class Untold:
+    """The replies without usage among events that are noted, and their models."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, str] = {}
+        self._replies: set[str] = set()
+
+    def note(self, item: object) -> None:
+        """Note an event; of a reply of many steps the newest tells its usage, or does not."""
+        if isinstance(item, AssistantMessageStarted) and not item.summary:
+            self._models[item.message] = "" if item.model is None else str(item.model)
+            self._replies.add(item.message)
+        elif isinstance(item, StepStarted) and item.message in self._models:
+            self._replies.add(item.message)
+        elif isinstance(item, UsageRecorded):
+            self._replies.discard(item.message or "")
+
+    @property
+    def models(self) -> list[str]:
+        """The model of each."""
+        return [self._models[reply] for reply in self._replies]
 
 
 def total(sums: Iterable[UsageTotals]) -> UsageTotals:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from eventlog.session.tool_functions import GROUPS
 from eventlog.values import Content, Json
 from projections.conversation.parts import Message, ToolPart
 from projections.conversation.state import Conversation, is_from_user
@@ -108,7 +109,7 @@ def _without(tool: object, off: set[str]) -> Any:
     if not isinstance(tool, dict):
         return tool
     fields = cast("dict[str, Any]", tool)
-    for group in ("functionDeclarations", "function_declarations"):  # Gemini's form
+    for group in GROUPS:
         found = fields.get(group)
         if isinstance(found, list):
             functions = cast("list[object]", found)

@@ -31,7 +31,7 @@ from projections.view.model_view import LiveView
 from projections.view.options import RenderOptions, preset
 from projections.view.system_prompt import two_segments
 from projections.view.token_count import ViewCounter
-from projections.window.policy.hooks import Hooks, patch_of
+from projections.window.policy.hooks import Hooks, messages_by, patch_of
 from projections.window.policy.limits import largest_request, usable
 from projections.window.policy.policy import (
     ContextPolicy,
@@ -348,7 +348,7 @@ class WindowState:
         sent: Sequence[NeutralMessage] = view.messages
         system = view.system
         if self.hooks.messages is not None:
-            sent = [*self.hooks.messages([*view.messages])]
+            sent = messages_by(self.hooks.messages, view.messages)
         if self.hooks.system is not None:
             system = two_segments(self.hooks.system(view.system))
         hooked = self.hooks.messages is not None or self.hooks.system is not None

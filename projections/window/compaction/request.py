@@ -21,7 +21,7 @@ from projections.view.neutral import NeutralMessage, NeutralPart, Text
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import Resolver
 from projections.window.compaction.template import SYSTEM, prompt_digest, summary_prompt
-from projections.window.policy.hooks import MessagesHook, patch_of
+from projections.window.policy.hooks import MessagesHook, messages_by, patch_of
 from projections.window.policy.policy import CompactionPolicy
 
 RequestCounter: TypeAlias = Callable[[Sequence[NeutralMessage], Sequence[str]], int]
@@ -119,7 +119,7 @@ class SummaryJob:
         self.patch: str | None = None
         """Changes that `transform` made, as a patch of the messages."""
         if transform is not None:
-            changed = [*transform([*rendered])]
+            changed = messages_by(transform, rendered)
             self.patch = patch_of(rendered, changed, (), ())
             rendered = changed
         self._units = _units(rendered)

@@ -7,14 +7,14 @@ can be rebuilt without the hook.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from eventlog.errors import DamagedError
 from eventlog.validation import each, require
-from projections.view.neutral import NeutralMessage
+from projections.view.neutral import Call, NeutralMessage, Result
 from projections.view.system_prompt import SystemHook
 
 MessagesHook: TypeAlias = Callable[[list[NeutralMessage]], Sequence[NeutralMessage]]
@@ -33,22 +33,60 @@ class AutoContinue(msgspec.Struct, frozen=True):
 class Hooks(msgspec.Struct, frozen=True):
     """Functions that change requests; all optional.
 
+    `system`, `messages`: for each model call (`window.begin`), `messages` for each summary, too.
+    `prompt`, `context`: once for each summary, and for nothing else.
     They are code, so the recorded policy does not hold them; steps record their effect.
     """
 
     system: SystemHook | None = None
-    """Changes the system prompt's segments; more than two become two again."""
+    """Is given the system prompt's segments, returns those to send; more than two become two."""
     messages: MessagesHook | None = None
-    """Changes the messages of a request, and those that are to be summarised."""
-    context: Callable[[], Sequence[str]] | None = None
-    """Gives texts to be added to the prompt for a summary."""
-    prompt: Callable[[str], str | None] | None = None
-    """Receives the prompt for a summary and may return another.
+    """Is given the messages to send or to summarise, a list, and returns others.
 
-    The template's sections are then not asked for.
+    A call that lost its result is left out, as is a result that lost its call.
+    """
+    context: Callable[[], Sequence[str]] | None = None
+    """Is given nothing, returns texts to add to a summary's prompt."""
+    prompt: Callable[[str], str | None] | None = None
+    """Is given a summary's template, returns a prompt of its own; None: the usual one.
+
+    A prompt of its own does not ask for the template's sections.
     """
     auto_continue: Callable[[AutoContinue], bool] | None = None
-    """Whether a message that asks to go on is added after an automatic compaction."""
+    """Is asked behind an automatic compaction whether a message tells the model to go on."""
+
+
+def messages_by(hook: MessagesHook, messages: Sequence[NeutralMessage]) -> list[NeutralMessage]:
+    """Return the messages of a hook, without calls and results that lost each other.
+
+    A provider refuses these. Those that were alone before stay.
+    """
+    changed = each(hook([*messages]), "the hook `messages` returns a list of NeutralMessage")
+    alone = [messages[at].parts[number] for at, number in _alone(messages)]
+    lost = {(at, number) for at, number in _alone(changed) if changed[at].parts[number] not in alone}
+    if not lost:
+        return [*changed]
+    whole: list[NeutralMessage] = []
+    for at, message in enumerate(changed):
+        parts = tuple(part for number, part in enumerate(message.parts) if (at, number) not in lost)
+        if parts:
+            whole.append(msgspec.structs.replace(message, parts=parts))
+    return whole
+
+
+def _alone(messages: Sequence[NeutralMessage]) -> Iterator[tuple[int, int]]:
+    """Yield message and part of each call without a result, or result without a call."""
+    waiting: dict[str, list[tuple[int, int]]] = {}
+    for at, message in enumerate(messages):
+        for number, part in enumerate(message.parts):
+            if isinstance(part, Call):
+                waiting.setdefault(part.call, []).append((at, number))
+            elif isinstance(part, Result) and waiting.get(part.call):
+                waiting[part.call].pop()
+            elif isinstance(part, Result):
+                yield at, number
+    for places in waiting.values():
+        yield from places
 
 
 class Patch(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,18 +6,18 @@ truncated again; what did not fit is named by the range to go on with.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from eventlog.errors import CallError
 from eventlog.session.session import Session
+from eventlog.session.tool_functions import functions_in, parameters_of
 from eventlog.values import Json
 from projections.tokens.counter import utf8_length
 from projections.window.retrieval.excerpts import bytes_of, lines_of
 from projections.window.retrieval.recall import recall
-from projections.window.retrieval.tool_schemas import ToolForm, function_of, schema_of, schemas_in
+from projections.window.retrieval.tool_schemas import ToolForm, schema_of, with_schema
 from projections.window.retrieval.truncation import Bounds, beginning
 
 RECALL = "recall"
@@ -47,13 +47,13 @@ NOTES = 300
 
 
 def recall_tool(form: ToolForm = "chat") -> dict[str, Any]:
-    """The schema for OpenAI Chat Completions, OpenAI Responses or Anthropic Messages."""
+    """The schema for Chat Completions, Responses, Anthropic Messages or Gemini."""
     return schema_of(form, RECALL, DESCRIPTION, PARAMETERS)
 
 
 def offers_recall(tools: Json | None) -> bool:
     """Whether `recall` is among these schemas (a JSON array); not another tool of that name."""
-    return any(map(_is_ours, schemas_in(tools)))
+    return any(map(_is_ours, functions_in(tools)))
 
 
 def with_recall(tools: Json | None) -> Json:
@@ -61,17 +61,11 @@ def with_recall(tools: Json | None) -> Json:
 
     The form of Chat Completions if `tools` is empty.  `CallError` if another tool has its name.
     """
-    form: ToolForm = "chat"
-    for tool in schemas_in(tools):
-        if function_of(tool).get("name") == RECALL:
-            raise CallError(
-                f"the session's tools have another tool named {RECALL!r}; give it another name, or do without recall"
-            )
-        if "input_schema" in tool:
-            form = "anthropic"
-        elif tool.get("type") == "function" and "function" not in tool:
-            form = "responses"
-    return json.dumps([*json.loads(tools or "[]"), recall_tool(form)], ensure_ascii=False)
+    if any(function.get("name") == RECALL for function in functions_in(tools)):
+        raise CallError(
+            f"the session's tools have another tool named {RECALL!r}; give it another name, or do without recall"
+        )
+    return with_schema(tools, RECALL, DESCRIPTION, PARAMETERS)
 
 
 def answer_recall(session: Session, given: Mapping[str, Any], bounds: Bounds) -> str:
@@ -115,9 +109,8 @@ def answer_recall(session: Session, given: Mapping[str, Any], bounds: Bounds) ->
 # -- helpers -----------------------------------------------------------------------------------
 
 
-def _is_ours(tool: dict[str, Any]) -> bool:
-    function = function_of(tool)
-    takes: Any = function.get("parameters", function.get("input_schema"))
+def _is_ours(function: dict[str, Any]) -> bool:
+    takes: Any = parameters_of(function)
     return (
         function.get("name") == RECALL and isinstance(takes, dict) and "part" in str(cast("Any", takes).get("required"))
     )

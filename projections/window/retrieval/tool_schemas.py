@@ -7,22 +7,11 @@ from typing import Any, Literal, TypeAlias, cast
 
 from eventlog.errors import CallError
 from eventlog.errors.base import brief
+from eventlog.session.tool_functions import GROUPS, parameters_of
 from eventlog.values import Json
 
-ToolForm: TypeAlias = Literal["chat", "responses", "anthropic"]
-"""OpenAI Chat Completions, OpenAI Responses, or Anthropic Messages."""
-
-
-def schemas_in(tools: Json | None) -> list[dict[str, Any]]:
-    """Return the schemas of recorded tools (a JSON array), in any form."""
-    found: Any = json.loads(tools or "[]")
-    return [cast("dict[str, Any]", tool) for tool in found if isinstance(tool, dict)]
-
-
-def function_of(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return the object with a tool's name and parameters, in any form."""
-    found: Any = tool.get("function", tool)
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+ToolForm: TypeAlias = Literal["chat", "responses", "anthropic", "gemini"]
+"""Chat Completions, Responses, Anthropic Messages, or a declaration of Gemini."""
 
 
 def schema_of(form: ToolForm, name: str, description: str, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -34,4 +23,37 @@ def schema_of(form: ToolForm, name: str, description: str, parameters: dict[str,
         return {"type": "function", "function": function}
     if form == "responses":
         return {"type": "function", **function}
-    raise CallError(f"there is no form {brief(form)} of tool schemas; there are chat, responses and anthropic")
+    if form == "gemini":
+        return function
+    raise CallError(f"there is no form {brief(form)} of tool schemas; there are chat, responses, anthropic and gemini")
+
+
+def with_schema(tools: Json | None, name: str, description: str, parameters: dict[str, Any]) -> Json:
+    """Return the schemas of tools (a JSON array) with one more, in their form.
+
+    The form of Chat Completions if there are none. Gemini's declarations stay in one list.
+    """
+    found: list[Any] = json.loads(tools or "[]")
+    offered = [cast("dict[str, Any]", tool) for tool in found if isinstance(tool, dict)]
+    forms: list[ToolForm] = [shown for tool in offered if (shown := _form_of(tool)) is not None]
+    form = forms[0] if forms else "chat"
+    schema = schema_of(form, name, description, parameters)
+    groups: list[Any] = [tool.get(group) for tool in offered for group in GROUPS]
+    declared: list[list[Any]] = [group for group in groups if isinstance(group, list)]
+    if declared:
+        declared[0].append(schema)
+    elif form == "gemini" and "name" not in offered[0]:  # tools of Google's own
+        found.append({GROUPS[0]: [schema]})
+    else:
+        found.append(schema)
+    return json.dumps(found, ensure_ascii=False)
+
+
+def _form_of(tool: dict[str, Any]) -> ToolForm | None:
+    """Return the form that a schema shows; None for one that any form has."""
+    if "input_schema" in tool:
+        return "anthropic"
+    if tool.get("type") == "function":
+        return "chat" if "function" in tool else "responses"
+    is_declaration = "name" not in tool or parameters_of(tool) is not None
+    return "gemini" if "type" not in tool and is_declaration else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -230,6 +231,31 @@ def test_another_schema_asks_again(engine: Engine) -> None:
         session.set_tools('[{"type": "function", "function": {"name": "drop", "parameters": {"type": "null"}}}]')
         run(session, asked, done)
         assert done == ['{"name":"x"}']
+
+
+PARAMETERS: dict[str, object] = {"type": "object", "properties": {"name": {"type": "string"}}}
+FUNCTION = {"name": "drop", "description": "Drops.", "parameters": PARAMETERS}
+WRAPPINGS: list[dict[str, object]] = [
+    {"name": "drop", "description": "Drops a table.", "input_schema": PARAMETERS},
+    {"type": "function", "function": FUNCTION},
+    {"type": "function", "strict": True, **FUNCTION},
+    {"functionDeclarations": [{"name": "read"}, FUNCTION]},
+    {"function_declarations": [{"name": "drop", "parameters_json_schema": PARAMETERS}]},
+]
+
+
+@pytest.mark.parametrize("first", range(len(WRAPPINGS)))
+def test_another_providers_form_of_a_schema_asks_nothing(engine: Engine, first: int) -> None:
+    """An allowed call runs under any provider's form of the tool's parameters."""
+    with engine.open() as store:
+        session, done = store.create_session(), list[str]()
+        for number, wrapping in enumerate(WRAPPINGS):
+            session.set_tools(json.dumps([WRAPPINGS[first]]))
+            asked = ask(session, call=f"c{number}")
+            session.answer_call(asked.message, asked.call, Allow())
+            session.set_tools(json.dumps([{"googleSearch": {}}, wrapping]))
+            run(session, asked, done)
+        assert (len(done), session.asked_calls()) == (len(WRAPPINGS), [])
 
 
 def test_a_redacted_call_is_only_denied(engine: Engine) -> None:

@@ -30,6 +30,7 @@ from eventlog.values import (
     Text,
     Tokens,
     Tool,
+    Truncation,
     Usage,
 )
 from projections.exports.markdown import markdown_blocks
@@ -127,6 +128,19 @@ def test_a_native_session_in_opencodes_words(store: Store) -> None:
     assert first["time"]["compacted"] >= first["time"]["end"]
     assert (second["status"], second["error"]) == ("error", "not allowed")
     assert json.loads(b"".join(opencode_pieces(session))) == document
+
+
+def test_a_long_result_is_whole(store: Store) -> None:
+    """OpenCode has no `recall`, so it gets the output and not the preview that names the tool."""
+    session = store.create_session()
+    session.user("What is in the log?")
+    output = "a line of the log\n" * 9_000
+    with session.assistant("p/m") as reply:
+        call = reply.tool("read", call_id="c1", input={})
+        call.succeed(output, truncation=Truncation("a line\nRead them with: recall prt_1 lines 2-9000", 1, 9))
+        reply.finish("tool-calls")
+    (part,) = [part for part in opencode_export(session)["messages"][1]["parts"] if part["type"] == "tool"]
+    assert part["state"]["output"] == output
 
 
 def test_a_call_that_the_provider_ran_is_still_one(store: Store, other: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from projections.loop import AsyncContextWindow, CallModel, ContextWindow, Model
 from projections.reports.audit import audit, audited_step
 from projections.requests import forms
 from projections.requests.forms import FORMS, RequestForm, digest
-from projections.view.neutral import NeutralMessage, Text
+from projections.view.neutral import Call, NeutralMessage, Result, Text
 from projections.window import ContextPolicy, LoopPolicy
 from projections.window.policy.hooks import Hooks
 from projections.window.policy.policy import OPENCODE_POLICY
@@ -29,6 +30,7 @@ from tests.projections.reports.test_audit import chunks
 from tests.projections.reports.test_audit_history import forgeries
 from tests.request_rules import anthropic
 from tests.support.engines import LastingLog
+from tests.support.provider_forms import check
 
 pytestmark = pytest.mark.promise(10)
 
@@ -88,6 +90,35 @@ def test_every_body_that_was_sent_is_made_again(store: Store, form: RequestForm)
     assert [request and request.body for request in requests] == sent
     assert [step.body_digest for step in steps_of(session)] == [digest(body) for body in sent]
     assert len(sent) > 12
+
+
+CHANGES: dict[str, Callable[[list[NeutralMessage]], list[NeutralMessage]]] = {
+    "no calls": lambda given: [each for each in given if not any(isinstance(part, Call) for part in each.parts)],
+    "no results": lambda given: [each for each in given if each.role != "tool"],
+    "the newest": lambda given: [given[0], *given[-1:]],
+    "results only": lambda given: [each for each in given if each.role != "assistant"],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_hook_leaves_no_call_or_result_alone(store: Store, change: str) -> None:
+    """Messages that a hook drops take the other half of each call along, in every form."""
+    session = store.create_session()
+    session.user("Find the defect.")
+    for _ in range(2):
+        with session.assistant(MODEL) as reply:
+            reply.tool("read", call_id="c1", input={"path": "a"}).succeed("some text")  # the id, twice
+            reply.finish("tool-calls")
+    with ContextWindow(session, model=MODEL, limits=LIMITS, hooks=Hooks(messages=CHANGES[change])) as window:
+        step = window.next_step()
+        assert isinstance(step, CallModel)
+        reply, request = window.begin(step, form="anthropic")
+        check(request.messages, request.system)
+        said = [part for message in request.messages for part in message.parts]
+        calls = [part for part in said if isinstance(part, Call)]
+        assert len(calls) == sum(isinstance(part, Result) for part in said)
+        reply.abort()
+    assert next(audit(session)).body == "match"
 
 
 def test_without_a_form_nothing_is_recorded_and_nothing_compared(store: Store) -> None:

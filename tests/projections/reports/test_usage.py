@@ -5,6 +5,8 @@ from __future__ import annotations
 import decimal
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from decimal import Decimal
@@ -27,10 +29,12 @@ from projections.loop import fill_retrying
 from projections.loop.decision.loop_state_projection import LoopStateProjection
 from projections.replay.loop import state_at
 from projections.reports.session_tree import descendants, whole_tree
+from projections.reports.stats import session_stats
 from projections.reports.timeline import timeline
 from projections.reports.usage import UsageTotals, session_usage, total
 from tests.support.export_sessions import put
 from tests.support.opencode_exports import events_of_export
+from tests.support.pages import ROOT
 from tests.support.parity import scenarios
 from tests.support.shared import shared_path
 
@@ -45,6 +49,46 @@ def costs(session: Session) -> tuple[Decimal, Decimal, Decimal]:
     """Own, inherited and tree costs in dollars."""
     found = session_usage(session)
     return total(found.own).cost, total(found.inherited).cost, total(found.tree).cost
+
+
+KILLED = """
+import os, sys
+import eventlog
+USAGE = {"input_tokens": 50_000, "output_tokens": 1}
+BEGUN = [
+    {"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [], "usage": USAGE}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "word"}},
+]
+def killed(session):
+    yield from BEGUN
+    session.flush()
+    os._exit(9)
+with eventlog.open(sys.argv[1]) as store:
+    session = store.create_session(id="s")
+    session.user("go")
+    reply = session.assistant("p/m").__enter__()
+    for _ in range(int(sys.argv[2])):
+        reply.step()
+        reply.add_text("so")
+        reply.end_step("tool-calls", usage=eventlog.Usage(eventlog.Tokens(input=7)))
+    reply.fill(killed(session))
+"""
+
+
+@pytest.mark.parametrize("steps", [0, 1], ids=["first step", "second step"])
+def test_a_reply_whose_usage_a_kill_lost_is_counted(tmp_path: Path, steps: int) -> None:
+    """A process is killed after the provider told its tokens: the sums say they lack a reply."""
+    program = [sys.executable, "-c", KILLED, str(tmp_path / "s"), str(steps)]
+    assert subprocess.run(program, cwd=ROOT, check=False).returncode == 9
+    with eventlog.open(tmp_path / "s") as store:
+        session = store.session("s")
+        with session.assistant("p/m") as reply:
+            reply.finish(usage=Usage(Tokens(input=100)))
+        sums = total(session_usage(session).own)
+        assert (sums.input, sums.untold) == (100 + 7 * steps, 1)
+        assert timeline(session).untold == 1
+        assert [each.untold for each in session_stats(session).usage] == [1]
 
 
 def test_every_kind_of_token_is_counted(store: Store) -> None:

@@ -36,7 +36,7 @@ from projections.loop import (
 )
 from projections.loop.context.running_task import RunningTask
 from projections.loop.decision.steps import PendingCall
-from projections.loop.task_calls import task_answer
+from projections.loop.task_calls import agents_in, task_answer
 from projections.reports.usage import session_usage, total
 from tests.support.engines import Engine
 from tests.support.pages import ROOT
@@ -161,7 +161,7 @@ def children(store: Store, parent: str) -> list[str]:
     return [info.id for info in store.sessions(parent=parent)]
 
 
-@pytest.mark.parametrize("form", ["chat", "responses", "anthropic"])
+@pytest.mark.parametrize("form", ["chat", "responses", "anthropic", "gemini"])
 def test_the_tool_has_a_schema_in_each_form(form: Any) -> None:
     """The schema is valid in every provider's form, and takes what the tool reads."""
     agents = {"reader": "reads files", "writer": "writes files"}
@@ -174,11 +174,13 @@ def test_the_tool_has_a_schema_in_each_form(form: Any) -> None:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, parameters)
     assert "subagent_type" not in str(task_tool(form))
+    for tools in ([{"name": "read"}, tool], [{"functionDeclarations": [{"name": "read"}, tool]}]):
+        assert agents_in(json.dumps(tools)) == ("reader", "writer")
 
 
 def test_a_schema_of_another_form_is_refused() -> None:
     """A form that there is not, and agents that are no mapping, are a `CallError`."""
-    with pytest.raises(CallError, match="chat, responses and anthropic"):
+    with pytest.raises(CallError, match="chat, responses, anthropic and gemini"):
         task_tool("ollama")  # type: ignore[arg-type]
     with pytest.raises(CallError, match="mapping"):
         task_tool("chat", ["reader"])  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -19,12 +19,13 @@ from projections.reports.audit import audit
 from projections.view.model_view import ModelView
 from projections.window import ContextPolicy, TruncationPolicy, policy_named, recall_tool
 from projections.window.retrieval.recall_calls import answer_recall, offers_recall, with_recall
+from projections.window.retrieval.tool_schemas import ToolForm
 from projections.window.retrieval.truncation import Bounds
 from tests.support.window_loop import MODEL, Loop, Reply, results
 
 LOG = "".join(f"line {number} of the log\n" for number in range(1, 10_001))
 HINT = re.compile(r"Read them with: recall (\S+) lines (\d+)-(\d+)")
-FORMS: tuple[Literal["chat", "responses", "anthropic"], ...] = ("chat", "responses", "anthropic")
+FORMS: tuple[ToolForm, ...] = ("chat", "responses", "anthropic", "gemini")
 
 
 def curious(request: ModelRequest) -> Reply:
@@ -99,7 +100,7 @@ def test_what_was_truncated_before_stays_as_it_was(store: eventlog.Store) -> Non
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_schema_has_the_form_of_the_others(form: Literal["chat", "responses", "anthropic"]) -> None:
+def test_the_schema_has_the_form_of_the_others(form: ToolForm) -> None:
     """The schema is added behind the session's tools, in their form, and found again."""
     other = json.loads(json.dumps(recall_tool(form)).replace("recall", "other"))
     tools = with_recall(json.dumps([other]))
@@ -108,6 +109,19 @@ def test_the_schema_has_the_form_of_the_others(form: Literal["chat", "responses"
     assert not offers_recall(json.dumps([other]))
     assert not offers_recall(None)
     assert json.loads(with_recall(None)) == [recall_tool()]
+
+
+@pytest.mark.parametrize("group", ["functionDeclarations", "function_declarations"])
+def test_a_declaration_joins_those_of_gemini(group: str) -> None:
+    """Gemini takes one list of functions, beside tools of Google's own: the schema joins it."""
+    other: dict[str, Any] = {"name": "read", "parameters": {}}
+    search: dict[str, Any] = {"googleSearch": {}}
+    declared = [search, {group: [other]}]
+    assert json.loads(with_recall(json.dumps(declared))) == [search, {group: [other, recall_tool("gemini")]}]
+    assert json.loads(with_recall(json.dumps([search]))) == [search, {"functionDeclarations": [recall_tool("gemini")]}]
+    assert offers_recall(with_recall(json.dumps(declared)))
+    with pytest.raises(CallError, match="another tool named 'recall'"):
+        with_recall(json.dumps([{group: [{**other, "name": "recall"}]}]))
 
 
 def test_another_tool_of_that_name_is_refused(store: eventlog.Store) -> None:

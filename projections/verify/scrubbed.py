@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit | None:
-    """Return the first emptied append that no redaction, newer value or repair explains, or None.
+    """Return the first emptied append that nothing recorded explains, or None.
 
     The session is not erased.
     """

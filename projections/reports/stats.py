@@ -112,14 +112,14 @@ class _Tally:
             self._calls[part] = (tool, state)
 
 
-def own_message_count(session: Session) -> int:
-    """Return the number of a session's messages without those that a fork inherited."""
+def own_messages(session: Session) -> set[str]:
+    """Return the ids of a session's messages without those that a fork inherited."""
     version = session.version
     ranges, tally = session.reader.effective_ranges(version), _Tally()
     for span in session.reader.spans(version - session.info.events, version):
         if not isinstance(span.item, DeltaRun) and covers(ranges, span.first):
             tally.count(span.item)
-    return len(tally.roles)
+    return set(tally.roles)
 
 
 def session_stats(session: Session) -> SessionStats:

@@ -81,7 +81,7 @@ def test_a_tree_of_documents_is_a_directory(cli: Cli, store: Path, tmp_path: Pat
     ("format", "ending"), [("jsonl", "jsonl"), ("markdown", "md"), ("html", "html"), ("opencode", "json")]
 )
 def test_a_whole_store_is_a_directory(cli: Cli, store: Path, tmp_path: Path, format: str, ending: str) -> None:
-    """Without a session there is a file for each one; those of JSONL make the same store again."""
+    """Without a session each has a file; those of JSONL make the same store again."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").fork(id="a fork").user("on")
         opened.session("ses_a1").subsession(id="sub").user("hi")

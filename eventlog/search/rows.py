@@ -181,7 +181,7 @@ class Rows:
     def is_first(self, name: int, stream: int, version: int) -> bool:
         """Whether this event is the first of a name; notes the name."""
         self.connection.execute("INSERT OR IGNORE INTO told VALUES (?, ?, ?)", (name, stream, version))
-        return self._one("SELECT stream, version FROM told WHERE name = ?", name) == (stream, version)
+        return bool(self._one("SELECT stream, version FROM told WHERE name = ?", name) == (stream, version))
 
     # -- texts ---------------------------------------------------------------------------------
 

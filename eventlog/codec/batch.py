@@ -3,9 +3,9 @@
 A batch is the MessagePack array `[schema, time, escaped, entries, messages]`; `time` is UTC
 milliseconds, and each entry is `[0, milliseconds after time, event]` or a run of deltas
 (`deltas.py`, tag 1). `messages` is by how much the append changes the session's number of visible
-messages, which no event says of a rollback; nil stands for the number of messages it adds. The
-encoding of a schema version never changes (golden files hold it), because digests are taken over
-it.
+messages, which no event says of a rollback; nil stands for the number of messages it adds. Behind
+it a repair puts what it found (`maintenance/emptied.py`). The encoding of a schema version never
+changes (golden files hold it), because digests are taken over it.
 
 Text with lone surrogates cannot be UTF-8. A batch that has some is `escaped`: in each of its
 strings, U+10FFFF stands for an escape, followed by four hexadecimal digits for a lone surrogate, or

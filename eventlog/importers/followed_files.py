@@ -23,7 +23,7 @@ from eventlog.importers.common.json_lines import read_beginning
 from eventlog.importers.common.target import require_scope
 from eventlog.importers.formats import FORMATS, detect_in
 from eventlog.importers.growing_file import GrowingFile
-from eventlog.importers.one_file import import_file
+from eventlog.importers.one_file import ZIP, import_file
 from eventlog.importers.receipts import FileStamp, stamp_of
 from eventlog.importers.watched_files import Folder, WatchedFiles
 from eventlog.store import Store
@@ -184,7 +184,7 @@ class _Follower:
         file.seek(0)
         start = read_beginning(file)
         file.seek(0)
-        if b"\n" not in start:
+        if b"\n" not in start or start.startswith(ZIP):
             return None
         report = Report(path, detect_in(file, start, path) if self._format is None else self._format)
         importer = FORMATS[report.format]

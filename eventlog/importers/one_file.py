@@ -10,11 +10,16 @@ imported one loses it.
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryFile
 from time import time_ns
-from typing import BinaryIO
+from typing import BinaryIO, cast
+from zipfile import BadZipFile, ZipFile
 
 from msgspec.structs import replace
 
@@ -46,6 +51,11 @@ _DOCUMENTS = (EventJsonl.name, OpenCodeImporter.name, OpenCodeDatabase.name, Ope
 _FRAME = (ev.SessionStarted, ev.SessionForked, ev.SessionRenamed, ev.MetadataSet, ev.ForeignKept)
 """Events of a session without content."""
 _BEGINNINGS = (ev.SessionStarted, ev.SessionForked)
+ZIP = b"PK\3\4"
+"""First bytes of an archive."""
+_IN_ZIP = "conversations.json"
+_LARGEST = 4 << 30
+"""Bytes of a file in an archive, at most."""
 
 Progress = Callable[[int, int | None], None]
 
@@ -104,6 +114,10 @@ def _import(
 ) -> Report:
     begin = file.tell()
     start = read_beginning(file)
+    if start.startswith(ZIP):
+        file.seek(begin)
+        with _unzipped(file, path) as unzipped:
+            return _import(store, unzipped, path, name, on_progress, scope=scope)
     file.seek(0, os.SEEK_END)
     size = file.tell() - begin
     file.seek(begin)
@@ -124,6 +138,26 @@ def _import(
             file.seek(begin)
         else:
             return report
+
+
+def _unzipped(archive: BinaryIO, path: str) -> BinaryIO:
+    """Return the conversations in an archive that ChatGPT exported, as a file of their own."""
+    try:
+        with ZipFile(archive) as opened:
+            found = [info for info in opened.infolist() if info.filename.rpartition("/")[2] == _IN_ZIP]
+            if len(found) != 1 or found[0].file_size > _LARGEST:
+                raise ImportFormatError(
+                    f"{path}: a zip archive without one {_IN_ZIP} of at most 4 GiB, as ChatGPT exports it:"
+                    " unpack the archive, and import what is in it"
+                )
+            with ExitStack() as stack:
+                file = stack.enter_context(TemporaryFile())
+                copyfileobj(opened.open(found[0]), file)
+                stack.pop_all()
+    except (BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
+        raise ImportFormatError(f"{path}: a zip archive that cannot be read: {error}") from error
+    file.seek(0)
+    return cast("BinaryIO", file)
 
 
 def _store(

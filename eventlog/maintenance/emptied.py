@@ -13,18 +13,22 @@ from eventlog.codec.batch import Item, decode, encode
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import DESTROYED, is_foreign
-from eventlog.codec.redaction import without_bodies
+from eventlog.codec.redaction import bodies_of, without_bodies
 from eventlog.history.ancestry import ancestors
 from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import PREFIX
 from eventlog.history.value_index import PREFIX as VALUES
 from eventlog.log.commit import Commit
-from eventlog.log.merkle import SALT_BYTES, leaf_of
+from eventlog.log.merkle import SALT_BYTES, TAG_BYTES, leaf_of
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Log
 
 Change = Callable[[Commit], Commit]
+_fields = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_before = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
+_BEFORE = 5
+"""Index of the field of a batch that a repair adds (`codec/batch.py`)."""
 
 
 class VacuumResult(msgspec.Struct, frozen=True):
@@ -47,7 +51,11 @@ def emptied(commit: Commit, payload: bytes = b"") -> Commit:
 
 
 def emptied_of_bodies(commit: Commit, lost: Collection[bytes]) -> Commit:
-    """Return the commit without the texts with these digests."""
+    """Return the commit without the texts with these digests.
+
+    Its payload has one more field, the salt and the payload as they were committed: so
+    `before_repair` proves that nothing else was changed.
+    """
     spans = list(spans_of(commit))
     start = spans[0].time
     items: list[Item] = [
@@ -56,7 +64,29 @@ def emptied_of_bodies(commit: Commit, lost: Collection[bytes]) -> Commit:
         else (span.time, without_bodies(span.item, lost))
         for span in spans
     ]
-    return emptied(commit, encode(items, start, decode(commit.payload).messages))
+    before = before_repair(commit) or commit
+    fields = _fields(encode(items, start, decode(commit.payload).messages))
+    return emptied(commit, msgspec.msgpack.encode([*fields, (before.salt, before.payload)]))
+
+
+def before_repair(commit: Commit) -> Commit | None:
+    """Return the commit as it was before a repair left out lost texts; None if none did."""
+    try:
+        salt, payload = _before(_fields(commit.payload)[_BEFORE])
+    except (msgspec.MsgspecError, IndexError, RecursionError):
+        return None
+    return replace(commit, salt=salt, payload=payload, leaf=commit.leaf[:TAG_BYTES])
+
+
+def left_out(commit: Commit) -> set[bytes]:
+    """Return the digests of the texts that a repair left out of a commit."""
+    before = before_repair(commit)
+    return set() if before is None else _bodies(before) - _bodies(commit)
+
+
+def _bodies(commit: Commit) -> set[bytes]:
+    events = (span.item for span in spans_of(commit) if not isinstance(span.item, DeltaRun))
+    return {body.digest for event in events for body in bodies_of(event)}
 
 
 def rewritten(commit: Commit, last: int | None, changes: Mapping[str, Change]) -> Commit | None:

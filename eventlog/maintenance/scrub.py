@@ -32,7 +32,7 @@ from eventlog.history.catalog import TITLES, entry_of
 from eventlog.history.effective_history import END, StreamRange
 from eventlog.history.forgotten import forgotten_in, titles_redacted
 from eventlog.history.ranges import Range, clipped, meets, merged, without
-from eventlog.maintenance.emptied import Change, VacuumResult, emptied
+from eventlog.maintenance.emptied import Change, VacuumResult, before_repair, emptied
 from eventlog.maintenance.freed import freed_versions
 from eventlog.maintenance.vacuum import rewrite
 
@@ -173,7 +173,8 @@ def _blanked(commit: Commit, hidden: _Hidden) -> Commit:
     ends = ((span.first, span.item.events) for span in spans if isinstance(span.item, ev.RecordKept))
     told = {version for end, events in ends for version in range(end - events, end)}
     items: list[Item] = []
-    changed = False
+    before = before_repair(commit)
+    changed = before is not None and _blanked(before, hidden) is not before
     start = None
     newest = -1
     """Index of the newest event with content of a redacted part."""

@@ -101,6 +101,8 @@ class Update:
         self._opened: dict[int, set[int]] = {}
         """The names of these, by stream."""
         self._ancestors: dict[str, list[tuple[str, int]]] = {}
+        self._eldest: dict[str, str] = {}
+        """By session: the one of which it is a fork of forks; itself of no fork."""
 
     def take(self, commit: Commit, after: int) -> None:
         """Take in the events of a commit behind version `after`."""
@@ -151,10 +153,12 @@ class Update:
             case ev.UserMessageAdded() | ev.AssistantMessageStarted():
                 begun = self._rows.put(self._message(span, event, span.first))
                 if isinstance(event, ev.AssistantMessageStarted) and not self._is_copy(span, event):
-                    self._rows.spend(begun.stream, span.first, span.time, begun.tool, reply=True)
+                    reply = self._is_first(span, "reply", event.message)
+                    self._rows.spend(begun.stream, span.first, span.time, begun.tool, reply=reply)
             case ev.MessageFinished(error=MessageError(name=name)) if name != "aborted":  # a stop is no error
                 model = self._find(span, "message", event.message).tool
-                self._rows.spend(self._stream(span), span.first, span.time, model, error=True)
+                error = self._is_first(span, "error", event.message)
+                self._rows.spend(self._stream(span), span.first, span.time, model, error=error)
             case ev.UsageRecorded():
                 error = event.failed and event.message is None  # else its reply ends with one
                 model = self._rows.model(event.model)
@@ -203,6 +207,17 @@ class Update:
         if not begun.summary or begun.seen is None or begun.reply_to is None:
             return False
         return begun.seen < self._find(span, "message", begun.reply_to).begun
+
+    def _is_first(self, span: Span, kind: str, message: str) -> bool:
+        """Whether no fork of one session told this of a message before.
+
+        An import into a fork tells again what came behind the fork.
+        """
+        if span.session not in self._eldest:
+            *_, (eldest, _) = forked_from(self._log, span.session)
+            self._eldest[span.session] = eldest.session
+        name = name_of(kind, f"{self._eldest[span.session]} {message}")
+        return self._rows.is_first(name, self._stream(span), span.first)
 
     def _say(
         self,

@@ -178,6 +178,11 @@ class Rows:
         flags = reply, error, one is not None, one is not None and one.failed
         self.spent.append((second_of(time) // 86_400, stream, version, model, *flags, *counts, cost))
 
+    def is_first(self, name: int, stream: int, version: int) -> bool:
+        """Whether this event is the first of a name; notes the name."""
+        self.connection.execute("INSERT OR IGNORE INTO told VALUES (?, ?, ?)", (name, stream, version))
+        return bool(self._one("SELECT stream, version FROM told WHERE name = ?", name) == (stream, version))
+
     # -- texts ---------------------------------------------------------------------------------
 
     def add(self, named: Named, kind: int, tags: str, text: str, *, time: int, first: int, start: int) -> None:

@@ -100,7 +100,10 @@ def usage_of_gemini(given: int, read: int, said: int, thought: int, total: objec
 
 
 def price_of(found: object) -> Decimal | None:
-    """Return a price in US dollars, as the record spells it; None for anything else."""
+    """Return a price in US dollars, to the 15 digits that a float has; None for anything else.
+
+    More are what adding floats leaves: 0.1 + 0.2 is spelled 0.30000000000000004.
+    """
     if not isinstance(found, (int, float)) or isinstance(found, bool) or not 0 <= found < _DEAREST:
         return None
-    return Decimal(repr(found))
+    return Decimal(f"{found:.15g}")

@@ -1,11 +1,10 @@
-"""The first words of messages and of errors, gathered in one pass over a history."""
+"""The first words of messages, errors and titles, gathered in one pass over a history."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
+from eventlog.session.session import Session
 from eventlog.values import Content, Text, Tool
 from projections.view.opening_words import opening
 from projections.view.part_rendering import REDACTED
@@ -22,6 +21,8 @@ class FirstWords:
         self._place: dict[str, int] = {}
         self._said: dict[int, list[Content]] = {}
         self._tools: dict[int, list[str]] = {}
+        self._of: dict[str, list[int]] = {}
+        """By part: the places of the words that it has, or that quote it."""
 
     def event(self, event: ev.Event, version: int) -> None:
         """Note what an event begins, says or takes back."""
@@ -32,19 +33,24 @@ class FirstWords:
                 place = self._added.get(event.message)
                 if place is not None and place not in self._said:
                     self._place[event.part] = place
-                    self._said[place] = [text]
+                    self._say(place, text, event.part)
             case ev.PartStarted(kind=Tool(tool=tool)) if event.message in self._added:
                 self._tools.setdefault(self._added[event.message], []).append(tool)
             case ev.CallAsked() | ev.CallAnswered():
-                self._said[version] = [event.reason]
+                self._say(version, event.reason, event.part)
             case ev.ToolFailed():
-                self._said[version] = [event.error]
+                self._say(version, event.error, event.part)
+            case ev.SessionRenamed():
+                self._say(version, event.title, event.part)
             case ev.PartEdited() if event.part in self._place:
                 self._said[self._place[event.part]] = [event.text]
-            case ev.PartRedacted() if event.part in self._place:
-                self._said[self._place[event.part]] = [REDACTED]
             case _:
                 pass
+
+    def _say(self, place: int, text: Content, part: str | None) -> None:
+        self._said[place] = [text]
+        if part is not None:
+            self._of.setdefault(part, []).append(place)
 
     def deltas(self, run: DeltaRun) -> None:
         """Note what is streamed, of texts that have not enough yet."""
@@ -56,7 +62,10 @@ class FirstWords:
             if sum(len(piece) for piece in said if isinstance(piece, str)) < _ENOUGH:
                 said.append(run.joined()[part, field][:_ENOUGH])
 
-    def by_version(self, resolve: Callable[[Content], str]) -> dict[int, str]:
-        """Return the words by the version of the event that added the message or ended the call."""
+    def by_version(self, session: Session) -> dict[int, str]:
+        """Return the words by the version of the event that added, ended or named something."""
         found = {place: opening("-> " + ", ".join(tools)) for place, tools in self._tools.items()}
-        return found | {place: opening("".join(map(resolve, said))) for place, said in self._said.items()}
+        said = self._said | {
+            place: [REDACTED] for part in session.reader.redactions() for place in self._of.get(part, ())
+        }
+        return found | {place: opening("".join(map(session.text, words))) for place, words in said.items()}

@@ -1,8 +1,8 @@
 """Counts of a session: messages, parts, tools, deltas, events by kind, and usage.
 
 Messages, parts and tools are counted in the effective history, which a rollback shortens; messages
-that were removed are not counted. Events, deltas and usage are counted in everything that was
-recorded. No body is read.
+and parts that were removed are not counted. Events, deltas and usage are counted in everything that
+was recorded. No body is read.
 """
 
 from __future__ import annotations
@@ -58,14 +58,15 @@ class SessionStats(msgspec.Struct):
 
 
 class _Tally:
-    """Counts in the effective history."""
+    """Counts in the effective history, without messages and parts that were removed."""
 
     def __init__(self) -> None:
         self.roles: dict[str, str] = {}
         """By message that was not removed."""
-        self.parts: Counter[str] = Counter()
-        self.tools: dict[str, ToolStats] = {}
-        self._calls: dict[str, tuple[ToolStats, str]] = {}
+        self._parts: dict[str, tuple[str, str]] = {}
+        """By part that was not removed by itself, its message and kind."""
+        self._calls: dict[str, tuple[str, str]] = {}
+        """By part of a call, its tool and state."""
 
     def count(self, event: ev.Event) -> None:
         """Count one event."""
@@ -76,14 +77,19 @@ class _Tally:
                 self.roles[event.message] = "assistant"
             case ev.MessageRemoved():
                 self.roles.pop(event.message, None)
-            case ev.PartStarted():
-                self._part(event)
+            case ev.PartRemoved():
+                self._parts.pop(event.part, None)
+            case ev.PartStarted(kind=kind):
+                name = "provider-compaction" if isinstance(kind, Opaque) else str(kind.__struct_config__.tag)
+                self._parts[event.part] = event.message, name
+                if isinstance(kind, Tool):
+                    self._calls[event.part] = kind.tool, "unfinished"
             case ev.StepStarted():
-                self.parts["step-start"] += 1
+                self._parts[event.part] = event.message, "step-start"
             case ev.StepFinished():
-                self.parts["step-finish"] += 1
+                self._parts[event.part] = event.message, "step-finish"
             case ev.CompactionRequested():
-                self.parts["compaction"] += 1
+                self._parts[event.part] = event.message, "compaction"
             case ev.ToolCompleted():
                 self._end_call(event.part, "completed")
             case ev.CallAnswered(verdict="deny" | "stop"):
@@ -93,33 +99,33 @@ class _Tally:
             case _:
                 pass
 
-    def _part(self, event: ev.PartStarted) -> None:
-        is_opaque = isinstance(event.kind, Opaque)
-        self.parts["provider-compaction" if is_opaque else str(event.kind.__struct_config__.tag)] += 1
-        if isinstance(event.kind, Tool):
-            name = event.kind.tool
-            tool = self.tools.setdefault(name, ToolStats(name))
-            tool.calls += 1
-            tool.unfinished += 1
-            self._calls[event.part] = (tool, "unfinished")
-
     def _end_call(self, part: str, state: str) -> None:
-        call = self._calls.get(part)
-        if call is not None:
-            tool, before = call
-            setattr(tool, before, getattr(tool, before) - 1)
-            setattr(tool, state, getattr(tool, state) + 1)
-            self._calls[part] = (tool, state)
+        if part in self._calls:
+            self._calls[part] = self._calls[part][0], state
+
+    def parts(self) -> dict[str, int]:
+        """Return the parts by kind, the most frequent first."""
+        return dict(Counter(kind for message, kind in self._parts.values() if message in self.roles).most_common())
+
+    def tools(self) -> list[ToolStats]:
+        """Return the calls by tool, the most frequent first."""
+        found: dict[str, ToolStats] = {}
+        for part, (name, state) in self._calls.items():
+            if part in self._parts and self._parts[part][0] in self.roles:
+                tool = found.setdefault(name, ToolStats(name))
+                tool.calls += 1
+                setattr(tool, state, getattr(tool, state) + 1)
+        return sorted(found.values(), key=lambda tool: (-tool.calls, tool.tool))
 
 
-def own_message_count(session: Session) -> int:
-    """Return the number of a session's messages without those that a fork inherited."""
+def own_messages(session: Session) -> set[str]:
+    """Return the ids of a session's messages without those that a fork inherited."""
     version = session.version
     ranges, tally = session.reader.effective_ranges(version), _Tally()
     for span in session.reader.spans(version - session.info.events, version):
         if not isinstance(span.item, DeltaRun) and covers(ranges, span.first):
             tally.count(span.item)
-    return len(tally.roles)
+    return set(tally.roles)
 
 
 def session_stats(session: Session) -> SessionStats:
@@ -157,8 +163,8 @@ def session_stats(session: Session) -> SessionStats:
         delta_characters=characters,
         user_messages=messages["user"],
         assistant_messages=messages["assistant"],
-        parts=dict(tally.parts.most_common()),
-        tools=sorted(tally.tools.values(), key=lambda tool: (-tool.calls, tool.tool)),
+        parts=tally.parts(),
+        tools=tally.tools(),
         usage=usage_by_model(spending[0], models),
         inherited_usage=usage_by_model(spending[1], models),
     )

@@ -55,7 +55,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     hidden: bool = False
     """Whether a rollback hides it, or it was forgotten."""
     words: str = ""
-    """The first words of a message, or of the error of a failed call."""
+    """The first words of a message, of a new title, or of the error of a failed call."""
     number: int | None = None
     """The number of a prune, compaction or rollback among those of its kind, from 1."""
     step: int | None = None
@@ -115,7 +115,7 @@ def timeline(session: Session) -> Timeline:
         new = accumulator.entries(item, span.first, span.time)
         entries.extend(msgspec.structs.replace(entry, hidden=True) if hidden else entry for entry in new)
     forks = sorted(info.id for info in session.store.sessions() if info.fork_of == session.id)
-    said = accumulator.words.by_version(session.text)
+    said = accumulator.words.by_version(session)
     entries = [
         msgspec.structs.replace(entry, words=said[entry.version]) if entry.version in said else entry
         for entry in entries

@@ -121,7 +121,7 @@ class _Search:
                 self._note(item, span)
         wanted = _CAUSES.get(self._explained.reason)
         cause = next((each for each in reversed(self._causes) if each.kind == wanted), None)
-        said = self._words.by_version(session.text)
+        said = self._words.by_version(session)
         return Visibility(
             session.id,
             version,

@@ -1,4 +1,4 @@
-"""Check that a recorded redaction, or a newer value, explains each scrubbed append.
+"""Check that a redaction, a newer value or a repair explains what an append lost.
 
 A scrub removes content from an append and keeps its hash. The append cannot be hashed again, so a
 forger could pass off any change as a scrub. Therefore a redaction of one of its parts must be
@@ -6,6 +6,8 @@ recorded, in its session or in an ancestor, and nothing of that part may be left
 itself is in a hash tree. Or the append gave a title that a later event of its session redacts. Or
 it has a freed value, and its stream has a later one of the same key, or dropped it.
 `eventlog/integrity/scrub_ledger.py` covers what else the append says.
+A repair leaves in the append what was committed, which has the hash still: all but the lost texts
+must be the same.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted
-from eventlog.codec.redaction import NO_DIGEST, TITLED, blank, blank_all, is_freed, part_of
+from eventlog.codec.redaction import NO_DIGEST, TITLED, blank, blank_all, is_freed, part_of, without_bodies
 from eventlog.events import (
     CompactionStarted,
     PartRedacted,
@@ -29,6 +31,8 @@ from eventlog.history.ancestry import forked_from, stream_spans
 from eventlog.history.catalog import entry_of
 from eventlog.history.forgotten import titles_redacted
 from eventlog.history.ranges import Range, clipped, covers, merged
+from eventlog.log.merkle import leaf_data, leaf_hash
+from eventlog.maintenance.emptied import before_repair, left_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit | None:
-    """Return the first scrubbed append that no redaction or newer value explains, or None.
+    """Return the first emptied append that nothing recorded explains, or None.
 
     The session is not erased.
     """
@@ -50,6 +54,8 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
     for commit in commits:
         if is_encrypted(commit.payload):
             continue  # without the key its parts are not known
+        if _is_repaired(commit):
+            continue
         spans = spans_of(commit)
         freed = [
             (span.first, span.item.key) for span in spans if isinstance(span.item, ValuePut) and is_freed(span.item)
@@ -70,6 +76,18 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
 def _is_untitled(span: Span) -> bool:
     """Return whether an item has no title, and could give one."""
     return isinstance(span.item, TITLED) and not span.item.title
+
+
+def _is_repaired(commit: Commit) -> bool:
+    """Return whether a commit is what was committed, but for the texts that a repair left out."""
+    before = before_repair(commit)
+    if before is None or leaf_hash(leaf_data(before)) != commit.leaf:
+        return False
+    lost = left_out(commit)
+    was = [
+        span.item if isinstance(span.item, DeltaRun) else without_bodies(span.item, lost) for span in spans_of(before)
+    ]
+    return was == [span.item for span in spans_of(commit)]
 
 
 def _newest_changes(store: Store, session: str) -> dict[str, int]:

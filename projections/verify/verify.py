@@ -27,6 +27,7 @@ from eventlog.integrity.heads import SessionHead, StoreHead, session_head
 from eventlog.integrity.scrub_ledger import read_ledger, scrub_fault
 from eventlog.log.commit import Commit, Head
 from eventlog.log.merkle_check import Mismatch, first_mismatch
+from eventlog.maintenance.emptied import left_out
 from eventlog.session.session import Session
 from eventlog.store import Store
 from projections.replay.projection import Projection
@@ -59,6 +60,8 @@ class SessionReport(msgspec.Struct):
     """Whether it is a session: not a shelf, a name, or another program's stream."""
     erased: bool = False
     """Whether it was erased: what is left is its tombstone."""
+    left_out: int = 0
+    """Large texts of its own stream that were lost, and that a repair left out."""
 
     @property
     def sound(self) -> bool:
@@ -256,6 +259,7 @@ def _tree(store: Store, head: Head, report: SessionReport, against: SessionHead 
         report.problems.append(Problem("the session was erased, and is there again"))
     if against is not None and erased and not against.erased and against.appends >= head.appends:
         report.problems.append(Problem("the session is erased, and no event says so", head.version))
+    report.left_out = len({digest for commit in emptied for digest in left_out(commit)})
     recorded = read_ledger(store.log.engine).get(head.session) if emptied else None
     if emptied and not (erased and recorded is None):  # a server empties rows at an erasure, without a record
         _add(report, scrub_fault(recorded, emptied))

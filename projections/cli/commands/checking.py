@@ -77,7 +77,7 @@ def _id_of(store: Store, session: str) -> str:
 
 
 def _session_report(report: SessionReport) -> dict[str, Any]:
-    names = ("sound", "version", "events", "bodies", "first_bad", "problems", "locked", "erased")
+    names = ("sound", "version", "events", "bodies", "first_bad", "problems", "locked", "erased", "left_out")
     return {"id": report.session, **output.fields(report, *names)}
 
 
@@ -109,6 +109,8 @@ def _lines(report: StoreReport) -> list[str]:
         read.insert(1, counted(others, "other stream"))
     if erased:
         read.insert(1, f"{erased} erased")
+    if left := sum(each.left_out for each in sessions):
+        verdict += f"; a repair left out {counted(left, 'lost text')}"
     lines.append(f"{', '.join(read)} read: {verdict}")
     return lines
 

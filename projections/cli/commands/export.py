@@ -21,8 +21,10 @@ from projections.reports.wording import counted
 
 if TYPE_CHECKING:
     from eventlog import Session, SessionInfo
+    from eventlog.session.session import Sessions
 
 _Format: TypeAlias = Literal["opencode", "jsonl", "markdown", "html", "sqlite"]
+_ENDINGS = {"opencode": "json", "jsonl": "jsonl", "markdown": "md", "html": "html"}
 
 
 @command(json=False)
@@ -41,25 +43,32 @@ _Format: TypeAlias = Literal["opencode", "jsonl", "markdown", "html", "sqlite"]
     "to",
     type=PATH,
     metavar="PATH",
-    help="File to write; with --tree and --format opencode or html a directory, which gets a file for each "
-    "session, and for html an index.html [default: standard output; sqlite needs a file].",
+    help="File to write; without SESSION, and with --tree of opencode and html, a directory, which gets a file for "
+    "each session, and for html an index.html [default: standard output; sqlite needs a file].",
 )
 def export(context: Context, session: str | None, *, format: _Format, tree: bool, to: Path | None) -> None:
-    """Write a session to a file or to standard output.
+    """Write a session to a file or to standard output, or all sessions into a directory.
 
     An existing file is replaced once the new one is complete. jsonl includes the history that the
-    session inherited from the sessions it was forked from.
+    session inherited from the sessions it was forked from; `eventlog import` takes a directory of
+    them. A session that is damaged, or whose key is not there, is left out of all, with a warning.
     """
     if format == "sqlite":
         _write_sqlite(context, session, to, tree=tree)
         return
     if session is None:
-        raise Fault(f"--format {format} writes one session: name it; --format sqlite can write all")
+        if to is None:
+            raise Fault(f"--format {format} writes a file for each session: name one, or a directory with --output")
+        with reading(context) as store:
+            _write_each(store, store.sessions(), to, format)
+        return
     with reading_session(context, session) as handle:
         if format in {"opencode", "html"} and tree:
+            from projections.reports.session_tree import descendants
+
             if to is None:
                 raise Fault(f"--format {format} --tree writes several files: name a directory with --output")
-            _write_tree(handle, to, format)
+            _write_each(handle.store, descendants(handle.store, handle.id), to, format)
         elif to is None:
             _print(_pieces(handle, format, tree=tree))
         else:
@@ -112,23 +121,26 @@ def _write_sqlite(context: Context, session: str | None, to: Path | None, *, tre
         write_sqlite((store.session(info.id) for info in chosen), part, inherited=session is not None and not tree)
 
 
-def _write_tree(session: Session, directory: Path, format: _Format) -> None:
-    """Write a file for each session of the tree, named by its id; for HTML an index as well."""
-    from projections.reports.session_tree import descendants
+def _write_each(store: Sessions, sessions: Iterable[SessionInfo], directory: Path, format: _Format) -> None:
+    """Write a file for each session, named by its id; for HTML an index as well."""
+    from eventlog.errors import DataError
 
     directory.mkdir(parents=True, exist_ok=True)
     taken = {"index"}
     pages: list[tuple[SessionInfo, str]] = []
-    for info in descendants(session.store, session.id):
+    for info in sessions:
         name = base = re.sub(r"[^\w.-]", "_", info.id).lstrip(".")[:100] or "session"
         number = 1
         while name.lower() in taken:
             number += 1
             name = f"{base}-{number}"
         taken.add(name.lower())
-        file = f"{name}.{'html' if format == 'html' else 'json'}"
-        pages.append((info, file))
-        _write_file(directory / file, _pieces(session.store.session(info.id), format, tree=False))
+        file = f"{name}.{_ENDINGS[format]}"
+        try:
+            _write_file(directory / file, _pieces(store.session(info.id), format, tree=False))
+            pages.append((info, file))
+        except DataError as error:
+            output.note(f"session {info.id} is left out: {error}")
     if format == "html":
         from projections.exports.html import html_index
 

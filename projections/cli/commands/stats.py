@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -81,7 +80,7 @@ def _store_stats(store: Store, path: Path | str) -> dict[str, Any]:
         "forks": sum(info.fork_of is not None for info in sessions),
         "subsessions": sum(info.parent is not None for info in sessions),
         "events": sum(info.events for info in sessions),
-        "messages": sum(_messages(store, info) for info in sessions),
+        "messages": _messages(store, sessions),
         "bytes": bytes_on_disk(Path(path)) if server is None else server.bytes_stored(),
         "tokens": sum(info.tokens for info in sessions),
         "locked": sum(info.locked for info in sessions),
@@ -95,15 +94,25 @@ _TOP = 5
 """Sessions that are listed by what they cost, and by tokens."""
 
 
-def _messages(store: Store, info: SessionInfo) -> int:
-    """Return the number of a session's messages without inherited ones, if it can be read."""
+def _messages(store: Store, sessions: list[SessionInfo]) -> int:
+    """Return the number of all messages, each once: a fork may tell some again."""
     from eventlog.errors import DataError, NotFoundError
-    from projections.reports.stats import own_message_count
+    from eventlog.history.ancestry import forked_from
+    from projections.reports.stats import own_messages
 
-    if info.fork_of is not None and not info.locked:
-        with suppress(DataError, NotFoundError):  # damaged, erased, or its key gone, meanwhile
-            return own_message_count(store.session(info.id))
-    return info.messages
+    forked = {info.fork_of for info in sessions}
+    seen: set[tuple[str, str]] = set()
+    others = 0
+    for info in sessions:
+        try:
+            if info.locked or (info.fork_of is None and info.id not in forked):
+                others += info.messages
+            else:
+                *_, (eldest, _) = forked_from(store.log, info.id)
+                seen.update((eldest.session, message) for message in own_messages(store.session(info.id)))
+        except (DataError, NotFoundError):  # damaged, erased, or its key gone, meanwhile
+            others += info.messages
+    return len(seen) + others
 
 
 def _spent(store: Store, info: SessionInfo) -> UsageTotals:

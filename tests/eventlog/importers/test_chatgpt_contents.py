@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import pytest
 
 import eventlog
+from eventlog.errors import ImportFormatError
 from eventlog.importers import import_file
 from projections import Transcript
 from tests.support.independent_reader import read_transcript
@@ -73,3 +78,57 @@ def test_every_kind_of_content_is_imported_as_a_second_reader_reads_it(tmp_path:
         for name in report.sessions:
             events = [str(found.event) for found in store.session(name).events()]
             assert sum("This was asked otherwise." in event for event in events) == 1
+
+
+def archive(path: Path, *names: str, data: bytes) -> Path:
+    """Make a zip archive of files with the same content."""
+    with ZipFile(path, "w", ZIP_DEFLATED) as made:
+        for name in names:
+            made.writestr(name, data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["conversations.json", "an export/conversations.json"])
+def test_the_archive_of_an_export_is_its_conversations(tmp_path: Path, name: str) -> None:
+    """The zip that ChatGPT sends is read as it is, and its sessions are known unpacked, too."""
+    data = json.dumps([conversation("one", SAID, 3), conversation("two", SAID[:4], 1)]).encode()
+    (tmp_path / "conversations.json").write_bytes(data)
+    zipped = archive(tmp_path / "export.zip", name, "chat.html", data=data)
+    with eventlog.open("memory:") as store:
+        report = import_file(store, zipped)
+        assert (report.format, len(report.sessions)) == ("chatgpt", 2)
+        assert import_file(store, tmp_path / "conversations.json").events == 0
+        with zipped.open("rb") as file:
+            assert import_file(store, file).sessions == report.sessions
+
+
+def _torn(path: Path, data: bytes) -> None:
+    whole = archive(path, "conversations.json", data=data).read_bytes()
+    path.write_bytes(whole[:60] + bytes(20) + whole[80:])
+
+
+REFUSED: dict[str, Callable[[Path, bytes], object]] = {
+    "no conversations": lambda path, data: archive(path, "notes.json", data=data),
+    "two of them": lambda path, data: archive(path, "a/conversations.json", "b/conversations.json", data=data),
+    "no end": lambda path, data: path.write_bytes(archive(path, "conversations.json", data=data).read_bytes()[:-60]),
+    "torn": _torn,
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_another_archive_is_refused_with_a_reason(tmp_path: Path, kind: str) -> None:
+    """An archive without one readable `conversations.json` is named as one, and adds nothing."""
+    REFUSED[kind](tmp_path / "export.zip", json.dumps([conversation("one", SAID, 3)]).encode())
+    with eventlog.open("memory:") as store:
+        with pytest.raises(ImportFormatError, match=r"export\.zip: a zip archive"):
+            import_file(store, tmp_path / "export.zip")
+        assert not list(store.sessions())
+
+
+def test_an_archive_of_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that an archive unpacks to are bounded."""
+    data = json.dumps([conversation("one", SAID, 3)]).encode()
+    archive(tmp_path / "export.zip", "conversations.json", data=data)
+    monkeypatch.setattr("eventlog.importers.one_file._LARGEST", len(data) - 1)
+    with eventlog.open("memory:") as store, pytest.raises(ImportFormatError, match="unpack the archive"):
+        import_file(store, tmp_path / "export.zip")

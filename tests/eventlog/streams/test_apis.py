@@ -265,12 +265,22 @@ def test_an_answer_is_its_parts(api: str, answer: object, named: bool) -> None:
     assert [custom.namespace for custom in customs] == kept
 
 
-def test_a_cost_that_a_server_sends_is_recorded() -> None:
-    """OpenRouter prices its calls, in Responses as well."""
-    usage = {"input_tokens": 7, "output_tokens": 2, "cost": 1.13e-05}
+@pytest.mark.parametrize(
+    ("sent", "recorded"),
+    [
+        (1.13e-05, "0.0000113"),
+        (0.1 + 0.2, "0.3"),
+        (0.000021 + 0.0000000000000002, "0.0000210000000002"),
+        (123456.789012345, "123456.789012345"),
+        (7, "7"),
+    ],
+)
+def test_a_cost_that_a_server_sends_is_recorded(sent: float, recorded: str) -> None:
+    """OpenRouter prices its calls, in Responses as well; what adding floats leaves is no cost."""
+    usage = {"input_tokens": 7, "output_tokens": 2, "cost": sent}
     _, end, _ = parts_of({**RESPONSES_WHOLE, "usage": usage})
     assert end.usage is not None
-    assert end.usage.cost == Decimal("0.0000113")
+    assert str(end.usage.cost) == str(Decimal(recorded))
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,37 @@ def test_a_tree_of_documents_is_a_directory(cli: Cli, store: Path, tmp_path: Pat
     assert not any(document_faults(json.loads((folder / name).read_text())) for name in files)
 
 
+@pytest.mark.parametrize(
+    ("format", "ending"), [("jsonl", "jsonl"), ("markdown", "md"), ("html", "html"), ("opencode", "json")]
+)
+def test_a_whole_store_is_a_directory(cli: Cli, store: Path, tmp_path: Path, format: str, ending: str) -> None:
+    """Without a session each has a file; those of JSONL make the same store again."""
+    with eventlog.open(store) as opened:
+        opened.session("ses_a1").fork(id="a fork").user("on")
+        opened.session("ses_a1").subsession(id="sub").user("hi")
+        wanted = {info.id: info.version for info in opened.sessions()}
+    folder = tmp_path / "out"
+    assert cli("export", "--format", format).code == Exit.USAGE
+    assert cli("export", "--format", format, "-o", folder).code == Exit.OK
+    found = {path.name for path in folder.iterdir()} - {"index.html"}
+    assert found == {f"{name.replace(' ', '_')}.{ending}" for name in wanted}
+    if format == "jsonl":
+        assert cli("import", folder, "--store", tmp_path / "other").code == Exit.OK
+        with eventlog.open(tmp_path / "other") as other, eventlog.open(store, read_only=True) as opened:
+            assert {info.id: info.version for info in other.sessions()} == wanted
+            for name in wanted:
+                assert b"".join(jsonl_lines(other.session(name))) == b"".join(jsonl_lines(opened.session(name)))
+
+
+def test_a_whole_store_is_written_but_for_sessions_without_a_key(cli: Cli, tmp_path: Path) -> None:
+    """A session that cannot be read is left out, and named."""
+    with eventlog.open(tmp_path / "encrypted", keys=tmp_path / "keys") as opened:
+        opened.create_session(id="locked").user("hi")
+    answer = cli("export", "--format", "jsonl", "-o", tmp_path / "out", "--store", tmp_path / "encrypted")
+    assert (answer.code, [*(tmp_path / "out").iterdir()]) == (Exit.OK, [])
+    assert "session locked is left out" in answer.err
+
+
 def test_a_tree_of_pages_has_an_index(cli: Cli, store: Path, tmp_path: Path) -> None:
     """The index links each session's page once, below its origin, in safe words."""
     with eventlog.open(store) as opened:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import eventlog
+from eventlog import events as ev
+from projections import Transcript
 from projections.cli.exits import Exit
 from tests.support.cli_runner import Cli, on_terminal, valid
 
@@ -133,3 +135,27 @@ def test_other_commands_name_the_policy_alike(cli: Cli, told: Path) -> None:
     said = cli("diff", "talk", version - 1, version).out
     assert f"cleared: 2 parts in 2 messages, -{cleared:,} tokens\n" in said
     assert f"the prune at version {version} recorded 777 tokens freed: its policy's estimate of what" in said
+
+
+@pytest.mark.parametrize("of", ["talk", "ses_fork"])
+def test_words_are_shown_until_they_are_redacted(tmp_path: Path, cli: Cli, of: str) -> None:
+    """A redaction takes the words beside messages, titles and errors, in earlier forks, too."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(id="talk")
+        session.user("secret words")
+        part = next(part.id for message in Transcript(session).oldest_first() for part in message.parts)
+        session.append([(1, ev.SessionRenamed("secret title", part))])
+        with session.assistant(model="acme/one") as reply:
+            call = reply.tool("bash", call_id="c", input={"command": "ls"}, id="prt_call")
+            call.fail("secret error")
+            reply.finish("stop")
+        session.rename("a title of its own")
+        session.fork(id="ses_fork")
+    shown = [entry.get("words") for entry in cli("timeline", of, "--json").json["entries"] if "words" in entry]
+    assert shown == ["secret words", "secret title", "-> bash", "secret error", "a title of its own"]
+    with eventlog.open(tmp_path / "store") as store:
+        store.session("talk").redact(part)
+        store.session("talk").redact("prt_call")
+    found = cli("timeline", of, "--json").json["entries"]
+    assert "secret" not in str(found)
+    assert "a title of its own" in str(found)

@@ -73,6 +73,7 @@ class _Batch(msgspec.Struct, frozen=True, array_like=True):
     escaped: bool
     entries: list[msgspec.Raw]
     messages: msgspec.Raw = msgspec.Raw()
+    before: msgspec.Raw = msgspec.Raw()
 
 
 _decode_batch = msgspec.msgpack.Decoder(_Batch).decode
@@ -223,7 +224,7 @@ def _runs(payload: bytes) -> list[tuple[int, int, int, int, int]]:
     try:
         batch = _decode_batch(payload)
         entries = batch.entries
-        end = len(payload) - len(memoryview(batch.messages)) - sum(len(memoryview(entry)) for entry in entries)
+        end = len(payload) - sum(len(memoryview(field)) for field in (*entries, batch.messages, batch.before))
         runs: list[tuple[int, int, int, int, int]] = []
         for entry in entries:
             begin, end = end, end + len(memoryview(entry))

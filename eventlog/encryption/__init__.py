@@ -2,6 +2,7 @@
 
     log.py         log that encrypts what it stores in another log
     envelope.py    encrypted form of appends and heads
+    change.py      change of a session's stored appends
     family.py      key of one family, and what is encrypted and named with it
     key_ring.py    keys in use
     keys.py        protocol of key providers

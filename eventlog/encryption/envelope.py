@@ -98,9 +98,25 @@ def encrypt_tombstone(append: Append, key: bytes) -> Append:
     return replace(append, entry=encode_encrypted(EncryptedValue(FORMAT, key, append.entry or b"", b"")))
 
 
-def reencrypt(stored: Commit, changed: Commit, ring: KeyRing) -> Commit:
-    """Encrypt a changed commit under its old key, bound to its old place."""
-    old = decode_encrypted_payload(stored.payload)
+def retitled(session: str, entry: bytes | None, title: str, ring: KeyRing) -> bytes | None:
+    """Return a stored catalog entry with this title; the same bytes if it has it, or is none."""
+    encrypted = None if entry is None else decode_encrypted_value(entry)
+    family = None if encrypted is None or not encrypted.data else ring.find(encrypted.key)
+    if encrypted is None or family is None:
+        return entry
+    bound = b"card\0" + encrypted.clear
+    said = read_entry(family.decrypt(session, encrypted.data, bound))
+    if said is None or said.title == title:
+        return entry
+    data = family.encrypt(session, encode_value(replace(said, title=title)), bound)
+    return encode_encrypted(replace(encrypted, data=data))
+
+
+def reencrypt(stored: Commit, changed: Commit, old: EncryptedPayload, ring: KeyRing) -> Commit:
+    """Encrypt a changed commit under its old key, bound to its old place.
+
+    `old` has its fields beside the events.
+    """
     family = ring.find(old.key)
     assert family is not None  # without the key its content could not be changed
     names = tuple(sorted(map(family.name, _bodies_in(changed.payload, ()))))

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -33,8 +32,8 @@ from eventlog.codec.payload import (
     decode_encrypted_value,
     encode_encrypted,
     is_clear,
-    is_encrypted,
 )
+from eventlog.encryption.change import StoredChange
 from eventlog.encryption.envelope import (
     decrypt_commit,
     decrypt_head,
@@ -43,7 +42,6 @@ from eventlog.encryption.envelope import (
     entry_of,
     is_tombstone_append,
     read_entry,
-    reencrypt,
 )
 from eventlog.encryption.unused_keys import destroy_unused_keys, encrypted_heads
 from eventlog.errors import AlreadyExistsError, DataError, KeyMissingError, NotFoundError
@@ -298,16 +296,7 @@ class EncryptedLog(FrontLog):
         self, changes: Mapping[str, Callable[[Commit], Commit]]
     ) -> dict[str, Callable[[Commit], Commit]]:
         """Turn changes of appended commits into changes of stored ones."""
-        return {session: partial(self._reencrypt, change) for session, change in changes.items()}
-
-    def _reencrypt(self, change: Callable[[Commit], Commit], stored: Commit) -> Commit:
-        opened = self.decrypt(stored)
-        if is_encrypted(opened.payload):
-            return stored  # unreadable without the key, so nothing can be removed
-        changed = change(opened)
-        if changed is opened or (stored.emptied and changed.payload == opened.payload):
-            return stored  # another nonce would make it look changed
-        return reencrypt(stored, changed, self._ring)
+        return {session: StoredChange(change, self._ring) for session, change in changes.items()}
 
     # -- the rest ------------------------------------------------------------------------------
 

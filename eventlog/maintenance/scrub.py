@@ -3,7 +3,8 @@
 The store is written anew (`vacuum.py`). An append that held something of a redacted part, or a
 value that no session has any more (`freed.py`), is written with that content blanked, with another
 salt, and with the hash of its old leaf. So the hash tree, every saved head, versions, positions and
-times stay what they were, and an attacker cannot test guesses of a secret against the hash. An
+times stay what they were, and an attacker cannot test guesses of a secret against the hash. In an
+encrypted store an append with a redacted title in its catalog entry is emptied of the title. An
 emptied append no longer proves anything: a redaction that only such an append records is recorded
 again. Large texts go with the last append that names them. Checkpoints of the sessions concerned
 and all token counts are dropped.
@@ -109,11 +110,13 @@ def _record_again(store: Sessions, session: str, change: Change) -> None:
     unsure: dict[str, ev.PartRedacted] = {}
     sure: set[str] = set()
     proven: list[Range] = []
+    stored_change = store.log.stored_changes({session: change})[session]
+    going = {stored.first for stored in store.log.engine.read(session) if stored_change(stored) is not stored}
     for commit in store.log.read(session):
         items = (span.item for span in spans_of(commit)) if commit.payload else ()
         found = [item for item in items if isinstance(item, (ev.PartRedacted, ev.RecordForgotten))]
         redactions = {item.part: item for item in found if isinstance(item, ev.PartRedacted)}
-        if commit.emptied or (found and change(commit) is not commit):
+        if commit.emptied or commit.first in going:
             unsure = {**redactions, **unsure}
         else:
             sure.update(redactions)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from threading import TIMEOUT_MAX
 
@@ -144,9 +145,9 @@ class Follower:
             try:
                 commits = self._log.commits_after(done, limit, partition=partition)
             except DamagedError as error:
-                if limit == 1:  # it is the next one; how many events it has is not known
+                if limit == 1:  # it is the next one
                     rows.note_damage(self._owner(error))
-                    reached[partition] = done + 1, b""
+                    reached[partition] = self._end_of(error, partition, done, last), b""
                 limit = max(limit // 8, 1)
                 continue
             for commit in commits:
@@ -159,6 +160,27 @@ class Follower:
                 if reached[partition][0] < last:  # the newest events are gone: they were erased
                     reached[partition] = last, b""
                 return
+
+    def _end_of(self, error: DamagedError, partition: int, done: int, last: int) -> int:
+        """Return the last position of the damaged commit behind `done`; at least the next one.
+
+        How many events it has is not known: where they end is found by bisection.
+        """
+
+        def is_behind(position: int) -> bool:
+            try:
+                self._log.commits_after(position, 1, partition=partition)
+            except DamagedError as found:
+                return (found.version, found.position) != (error.version, error.position)
+            return True
+
+        if error.position is None:
+            return done + 1
+        step = 1
+        while done + step < last and not is_behind(done + step):
+            step *= 2
+        places = range(done + step // 2 + 1, min(done + step, last) + 1)
+        return places.start + bisect_left(places, True, key=is_behind)
 
     def _owner(self, error: DamagedError) -> str | None:
         """Return the session of a damaged commit that was read by its position; None if unknown."""

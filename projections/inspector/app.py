@@ -214,7 +214,12 @@ def _found(store: Store, query: Query) -> dict[str, Any]:
         cursor=query.get("cursor"),
         limit=number(query, "limit", 30, least=1, most=_HITS),
     )
-    return {"hits": [_hit(store, hit) for hit in page.hits], "next": page.next, "behind": page.behind > 0}
+    return {
+        "hits": [_hit(store, hit) for hit in page.hits],
+        "next": page.next,
+        "behind": page.behind > 0,
+        "damaged": page.damaged,
+    }
 
 
 def _hit(store: Store, hit: SearchHit) -> dict[str, Any]:
@@ -245,6 +250,7 @@ def usage(store: Store, query: Query) -> dict[str, Any]:
     models, scopes = sums_by(found.days, "model"), sums_by(found.days, "scope")
     return {
         "behind": found.behind > 0,
+        "damaged": found.damaged,
         "prices": store.host.models.date,
         "total": sums_json(total(found.days)),
         "days": sums_by(found.days, "day"),

@@ -3,9 +3,10 @@
 A scrub removes content from an append and keeps its hash. The append cannot be hashed again, so a
 forger could pass off any change as a scrub. Therefore a redaction of one of its parts must be
 recorded, in its session or in an ancestor, and nothing of that part may be left. The redaction
-itself is in a hash tree. Or the append gave a title that a later event of its session redacts. Or
-it has a freed value, and its stream has a later one of the same key, or dropped it.
-`eventlog/integrity/scrub_ledger.py` covers what else the append says.
+itself is in a hash tree. Or the append gave a title that a later event of its session redacts; in
+an encrypted store, or had it in its catalog entry. Or it has a freed value, and its stream has a
+later one of the same key, or dropped it. `eventlog/integrity/scrub_ledger.py` covers what else the
+append says.
 A repair leaves in the append what was committed, which has the hash still: all but the lost texts
 must be the same.
 """
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import is_encrypted
+from eventlog.codec.payload import decode_encrypted_payload, is_encrypted
 from eventlog.codec.redaction import NO_DIGEST, TITLED, blank, blank_all, is_freed, part_of, without_bodies
 from eventlog.events import (
     CompactionStarted,
@@ -29,6 +30,7 @@ from eventlog.events import (
 )
 from eventlog.history.ancestry import forked_from, stream_spans
 from eventlog.history.catalog import entry_of
+from eventlog.history.effective_history import END
 from eventlog.history.forgotten import titles_redacted
 from eventlog.history.ranges import Range, clipped, covers, merged
 from eventlog.log.merkle import leaf_data, leaf_hash
@@ -49,6 +51,7 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
     """
     hidden: tuple[set[str], tuple[Range, ...]] | None = None
     newest: dict[str, int] | None = None
+    untitled: tuple[Range, ...] | None = None
     commits = list(commits)
     titled = titles_redacted(store.log, session) if commits else 0
     for commit in commits:
@@ -68,9 +71,29 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
             continue
         if hidden is None:
             hidden = _hidden(store, session)
-        if not _explained(spans, *hidden):
+        if _explained(spans, *hidden):
+            continue
+        if not commit.stored or decode_encrypted_payload(commit.stored).entry is None:
+            return commit
+        if untitled is None:
+            untitled = _untitled(store, session, titled, hidden[0])
+        if not covers(untitled, commit.last):
             return commit
     return None
+
+
+def _untitled(store: Store, session: str, titled: int, parts: set[str]) -> tuple[Range, ...]:
+    """Return the versions after which the session had a title that is redacted.
+
+    Titles before version `titled` are, and those that quote one of the parts.
+    """
+    given = [span for span in stream_spans(store.log, session) if isinstance(span.item, TITLED)]
+    ends = [*(span.first - 1 for span in given), END][1:]
+    return tuple(
+        (span.first, last)
+        for span, last in zip(given, ends, strict=True)
+        if _is_untitled(span) and (span.first < titled or getattr(span.item, "part", None) in parts)
+    )
 
 
 def _is_untitled(span: Span) -> bool:

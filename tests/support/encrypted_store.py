@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 from pathlib import Path
 
+from msgspec.structs import replace
+
 import eventlog
+from eventlog.codec.payload import decode_encrypted_payload
+from eventlog.compression import unpack
+from eventlog.encryption.log import EncryptedLog
+from eventlog.log.digests import digests_in
 from eventlog.store import Store
 from eventlog.testing.file_search import files_with
 from projections.view.model_view import LiveView, ModelView
@@ -64,6 +71,20 @@ def rendered(session: eventlog.Session) -> str:
 def texts(session: eventlog.Session) -> list[str]:
     """The texts that the model would be sent."""
     return [part.text for message in ModelView.of(session).messages for part in message.parts if isinstance(part, Text)]
+
+
+def opened_by_the_keys(store: Store) -> bytes:
+    """All that the keys open: appends and their catalog entries, heads, texts, derived values."""
+    log, found = store.log, list[bytes]()
+    for commit in chain(*(log.commits_after(0, 100_000, partition=number) for number in range(log.partitions))):
+        found.append(commit.payload)
+        head = log.head(commit.session)
+        if commit.stored and head is not None and (entry := decode_encrypted_payload(commit.stored).entry) is not None:
+            assert isinstance(log, EncryptedLog)
+            found.append(log.opened(commit.session, replace(head, entry=entry)).entry)
+    found += (head.entry for head in log.heads())
+    found += (unpack(log.body(digest) or b"") for digest in digests_in(b"".join(found)) if log.body(digest))
+    return b"".join([*found, *(value for _, value in log.scan_derived(b""))])
 
 
 def leaks(*paths: Path) -> list[str]:

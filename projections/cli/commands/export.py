@@ -47,11 +47,11 @@ _ENDINGS = {"opencode": "json", "jsonl": "jsonl", "markdown": "md", "html": "htm
     "each session, and for html an index.html [default: standard output; sqlite needs a file].",
 )
 def export(context: Context, session: str | None, *, format: _Format, tree: bool, to: Path | None) -> None:
-    """Write a session to a file or to standard output, or all sessions into a directory.
+    """Write a session to a file or to standard output.
 
-    An existing file is replaced once the new one is complete. jsonl includes the history that the
-    session inherited from the sessions it was forked from; `eventlog import` takes a directory of
-    them. A session that is damaged, or whose key is not there, is left out of all, with a warning.
+    Without SESSION each session of the store is written, into a directory. An existing file is
+    replaced once the new one is complete. jsonl includes the history that the session inherited
+    from the sessions it was forked from; `eventlog import` takes a directory of them. A session that is damaged, or whose key is not there, is left out of all, with a warning.
     """
     if format == "sqlite":
         _write_sqlite(context, session, to, tree=tree)

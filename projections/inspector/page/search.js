@@ -1,5 +1,5 @@
 // Everything that was said, by words: the newest first, each hit with the words around it.
-import { html, useEffect, useRef, useState, useKeys, useLoaded, link, Failed, Loading, counted, moment } from "./ui.js";
+import { html, useEffect, useRef, useState, useKeys, useLoaded, link, Damaged, Failed, Loading, counted, moment } from "./ui.js";
 import { get } from "./api.js";
 
 const KINDS = { "": "everything", user: "users", assistant: "answers", reasoning: "reasoning", call: "calls", result: "results" };
@@ -41,6 +41,7 @@ export function Search({ query }) {
       <${Failed} error=${error} />
       ${words && !pages && !error ? html`<${Loading} what="Searching" />` : null}
       ${last?.behind ? html`<p class="dim" role="status">The index is not up to date yet. Search again in a moment.</p>` : null}
+      <${Damaged} sessions=${last?.damaged} lack="not searched" />
       <div ref=${rows}>
         ${titled?.sessions.length > 0 && html`<h2>By title</h2><ol class="rows">${titled.sessions.slice(0, 5).map((info) => html`<li><a class="row hit" href=${link("s", info.id)}><b><bdi>${info.title}</bdi></b> <span class="dim small">${moment(info.updated)}</span></a></li>`)}</ol>`}
         ${pages && html`<div role="status"><h2>${hits.length ? `What was said: ${counted(hits.length, "hit")}${last.next ? " so far" : ""}` : "Nothing that was said has these words"}</h2></div>`}

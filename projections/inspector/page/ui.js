@@ -122,6 +122,10 @@ export function Copy({ text, what, label = "Copy" }) {
 /** The sentence of an error, with what stands between backticks as code. */
 export const Failed = ({ error }) => (error ? html`<p class="failed" role="alert">${(error.message || String(error)).split("`").map((words, place) => (place % 2 ? html`<code>${words}</code>` : words))}</p>` : null);
 
+/** Sessions of which something is damaged, so that a list or a sum lacks it. */
+export const Damaged = ({ sessions = [], lack }) =>
+  sessions.length ? html`<p class="bad-ink" role="status">Damaged, and ${lack}: something of ${sessions.slice(0, 5).map((id, index) => html`${index ? ", " : ""}<a href=${link("s", id)}><bdi>${id}</bdi></a>`)}${sessions.length > 5 ? ` and of ${counted(sessions.length - 5, "other session")}` : ""}. <code>eventlog verify</code> lists all damage.</p>` : null;
+
 export const Loading = ({ what = "Loading" }) => html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span>${what}…</p>`;
 
 /** Run an asynchronous function again when what it depends on changes: {value, error, loading}. */

@@ -1,5 +1,5 @@
 // What was spent over time: bars by day, and sums by model and scope; filters are in the address.
-import { html, useEffect, useState, useLoaded, Cost, Failed, Loading, compact, count, counted, dollars } from "./ui.js";
+import { html, useEffect, useState, useLoaded, Cost, Damaged, Failed, Loading, compact, count, counted, dollars } from "./ui.js";
 import { get } from "./api.js";
 
 const FIELDS = ["from", "to", "model", "scope", "show"];
@@ -59,6 +59,7 @@ export function Usage({ query }) {
       <${Failed} error=${error} />
       ${!found && !error && html`<${Loading} what="Summing up" />`}
       ${found?.behind ? html`<p class="dim" role="status">The index is not up to date yet.</p>` : null}
+      <${Damaged} sessions=${found?.damaged} lack="in no sum" />
       ${found && !found.days.length && html`<div class="empty"><p>No reply and no usage ${FIELDS.some((name) => name !== "show" && given[name] !== null) ? "here: change the filters above" : "is recorded"}.</p></div>`}
       ${found?.days.length > 0 && html`
         <p class="sums"><span>cost <b><${Cost} ...${found.total} none="not known" /></b></span><span><b>${compact(tokens(found.total))}</b> tokens</span>${[["replies", "reply"], ["errors", "error"], ["sessions", "session"]].map(([name, one]) => html`<span><b>${count(found.total[name])}</b> ${found.total[name] === 1 ? one : name}</span>`)}</p>

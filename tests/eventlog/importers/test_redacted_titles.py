@@ -12,6 +12,7 @@ import eventlog
 from eventlog import events as ev
 from eventlog.importers import import_file
 from eventlog.testing.file_search import files_with
+from tests.support.encrypted_store import opened_by_the_keys
 
 SECRET = "hunter2-of-the-vault"
 PROMPT = f"my password is {SECRET} please log in"
@@ -41,13 +42,15 @@ def gemini() -> list[dict[str, Any]]:
     return [{"sessionId": "s1", "projectHash": "p", "startTime": asked["timestamp"], "messages": [asked, answered]}]
 
 
+@pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("records", [claude_code, codex, gemini], ids=lambda one: one.__name__)
-def test_a_title_goes_with_the_prompt_that_it_quotes(tmp_path: Path, records: Any) -> None:
+def test_a_title_goes_with_the_prompt_that_it_quotes(tmp_path: Path, records: Any, *, keyed: bool) -> None:
     """Redaction empties the title, a scrub its event, and another import brings neither back."""
     file, path = tmp_path / ("session-1.json" if records is gemini else "file.jsonl"), tmp_path / "store"
     file.write_text("".join(json.dumps(record) + "\n" for record in records()))
-    with eventlog.open(path) as store:
+    with eventlog.open(path, keys=True if keyed else None) as store:
         report = import_file(store, file)
+        at = store.cursor()
         (info,) = store.sessions()
         assert info.title == PROMPT
         session = store.session(info.id)
@@ -63,9 +66,13 @@ def test_a_title_goes_with_the_prompt_that_it_quotes(tmp_path: Path, records: An
         assert import_file(store, file).messages == report.messages
         assert [(one.id, one.title) for one in store.sessions()] == [(info.id, "")]
         assert SECRET not in str([found.event for found in session.events()])
-    with eventlog.open(path) as store:
-        store.vacuum()
-    assert not files_with(path, SECRET)
+    eventlog.restore(path, tmp_path / "restored", cursor=at)
+    for place in (path, tmp_path / "restored"):
+        with eventlog.open(place, keys=tmp_path / "store.keys" if keyed else None) as store:
+            store.vacuum()
+            assert [one.title for one in store.sessions()] == [""]
+            assert SECRET.encode() not in opened_by_the_keys(store)
+        assert not files_with(place, SECRET)
 
 
 def test_a_title_given_by_hand_is_quoted_or_its_own(tmp_path: Path) -> None:

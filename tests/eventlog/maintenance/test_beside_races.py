@@ -145,11 +145,11 @@ from eventlog.log.embedded.locks import WriterLock
 
 acquire = WriterLock.acquire
 
-def acquire_late(lock):
+def acquire_late(lock, deadline=0.0):
     WriterLock.acquire = acquire
     print("ready", flush=True)
     sys.stdin.readline()
-    acquire(lock)
+    acquire(lock, deadline)
 
 partition.LOOK_AFTER = 60
 with eventlog.open(sys.argv[1]) as store:

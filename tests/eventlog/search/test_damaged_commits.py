@@ -10,6 +10,8 @@ import lmdb
 import pytest
 
 import eventlog
+from eventlog.log.commit import Commit
+from eventlog.log.embedded.engine import EmbeddedLog
 from projections.verify.verify import verify
 
 LIMIT = 1000
@@ -55,6 +57,32 @@ def damage(path: Path, number: int) -> None:
             changed = bytearray(value)
             changed[len(value) // 2] ^= 1
             txn.put(key, bytes(changed), db=data)
+
+
+def test_a_damaged_commit_is_passed_in_few_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies behind a damaged commit is found by a few reads, however long the commit is."""
+    dice, path = random.Random(7), tmp_path / "store"
+    with eventlog.open(path) as store:
+        store.create_session(id="before").user("common")
+        with store.create_session(id="long").assistant(model="acme/one") as reply:
+            text = reply.stream_text()
+            for _ in range(3000):
+                text.append(f"common {dice.randbytes(40).hex()} ")
+            reply.finish()
+        store.create_session(id="behind").user("common")
+    damage(path, blocks(path) // 2)
+    read, asked = EmbeddedLog.commits_after, list[int]()
+
+    def counted(log: EmbeddedLog, after: int, limit: int = 1000, *, partition: int = 0) -> list[Commit]:
+        asked.append(after)
+        return read(log, after, limit, partition=partition)
+
+    monkeypatch.setattr(EmbeddedLog, "commits_after", counted)
+    with eventlog.open(path) as store:
+        page = store.search("common", wait=None)
+    assert {hit.session for hit in page.hits} == {"before", "behind"}
+    assert (page.damaged, page.behind) == (("long",), 0)
+    assert len(asked) < 100
 
 
 @pytest.mark.promise(12)

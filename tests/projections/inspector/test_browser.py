@@ -18,6 +18,9 @@ from benchmarks.workloads import small_turns
 from eventlog.importers import import_file
 from eventlog.values import Tokens, Usage
 from projections.inspector.room import Room
+from projections.verify.verify import verify
+from tests.eventlog.search.test_damaged_commits import damage
+from tests.eventlog.search.test_damaged_commits import filled as filled_in_blocks
 from tests.support.inspected_store import LARGE, hostile, inspected_store
 from tests.support.inspector_server import serving
 from tests.support.shared import shared_path
@@ -438,6 +441,22 @@ def test_a_search_finds_what_was_said_and_leads_there(page: Page, served: tuple[
     while newer.evaluate_all("found => found.map(button => button.click()).length"):
         page.wait_for_timeout(50)
     assert "(round 18)" in (page.locator("main").text_content() or "")
+
+
+def test_a_search_and_sums_name_the_sessions_that_are_damaged(tmp_path: Path, started: Browser) -> None:
+    """Of a damaged block both pages name the sessions, and show the rest."""
+    filled_in_blocks(tmp_path / "store", keyed=False)
+    damage(tmp_path / "store", 1)
+    with eventlog.open(tmp_path / "store") as store:
+        wrong = {one.session for one in verify(store).sessions if not one.sound} - {"fork"}
+    for file in (tmp_path / "store").rglob("search-*"):
+        file.unlink()
+    with serving(tmp_path / "store") as address, shown_at(started, 1200, "light") as page:
+        for view, lack, rest in (("search?q=common", "not searched", "a.hit"), ("usage", "in no sum", ".bars")):
+            page.goto(f"{address}#/{view}")
+            said = page.locator("p[role=status]", has_text=f"Damaged, and {lack}")
+            page.locator(rest).first.wait_for()
+            assert wrong <= set(said.get_by_role("link").all_inner_texts()) <= {*wrong, "fork"}
 
 
 def test_a_tree_leads_to_forks_and_sub_sessions(page: Page, served: tuple[Path, str]) -> None:

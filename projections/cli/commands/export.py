@@ -51,7 +51,8 @@ def export(context: Context, session: str | None, *, format: _Format, tree: bool
 
     Without SESSION each session of the store is written, into a directory. An existing file is
     replaced once the new one is complete. jsonl includes the history that the session inherited
-    from the sessions it was forked from; `eventlog import` takes a directory of them. A session that is damaged, or whose key is not there, is left out of all, with a warning.
+    from the sessions it was forked from; `eventlog import` takes a directory of them. A session
+    that is damaged, or whose key is not there, is left out of all, with a warning.
     """
     if format == "sqlite":
         _write_sqlite(context, session, to, tree=tree)

@@ -60,7 +60,7 @@ def damage(path: Path, number: int) -> None:
 
 
 def test_a_damaged_commit_is_passed_in_few_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies behind a damaged commit is found by a few reads, however long the commit is."""
+    """Events behind a damaged commit are found by a few reads, however long the commit is."""
     dice, path = random.Random(7), tmp_path / "store"
     with eventlog.open(path) as store:
         store.create_session(id="before").user("common")

@@ -122,6 +122,8 @@ def _undoable(at: Place) -> Generator[None]:
 
 
 COMMANDS: Table = {
+    # first: others append until the newest step lies far back, and up to 8,192 events are read
+    "eventlog window": _read("window", "long"),
     "eventlog audit": _all(_EVERY, "audit", "wide"),
     "eventlog backup": history(lambda at, _: run_command(at, "backup", at.directory / "backup"), _TOUCHED, copied=True),
     "eventlog compact": constant(lambda at, _: run_command(at.closed, "compact", "long"), _said),
@@ -181,6 +183,5 @@ COMMANDS: Table = {
     "eventlog verify, one session": _all(_EVERY, "verify", "long"),
     "eventlog view": _read("view", "long"),
     "eventlog view, wide": output(lambda at, _: run_command(at.closed, "view", "wide")),
-    "eventlog window": _read("window", "long"),
     "eventlog window, wide": _all(_VIEW, "window", "wide"),
 }

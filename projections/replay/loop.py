@@ -106,8 +106,9 @@ class Follower(Generic[S]):
         self._redacted: tuple[str, ...] = ()
         self._forgotten = clipped(source.forgotten(), 1, self.version)
         """Forgotten versions, which the state leaves out."""
-        is_forward = at is None  # the newest version costs no command state, which has the ranges
-        if not is_forward:
+        if at is None:  # the newest version costs no command state, which has the ranges
+            is_forward = self._reads_on(None)
+        else:
             first, last = next(reversed(source.effective_ranges(version)), (0, 0))
             is_forward = first <= self.version + 1 and last == version
         self._advance(version, None if is_forward else begin, is_forward=is_forward)
@@ -124,12 +125,7 @@ class Follower(Generic[S]):
         if self._broken or (to is not None and to < self.version):
             self._restart(to)
             return True
-        forgotten = self.source.forgotten()
-        is_forward = not forgotten or (
-            clipped(forgotten, 1, self.version) == self._forgotten
-            and not meets(forgotten, self.version + 1, END if to is None else to)
-        )
-        return self._advance(to, None, is_forward=is_forward)
+        return self._advance(to, None, is_forward=self._reads_on(to))
 
     def _advance(self, to: int | None, begin: Checkpoint[S] | None, *, is_forward: bool) -> bool:
         """Apply later events, or else the effective history after `begin` or a checkpoint."""
@@ -173,6 +169,14 @@ class Follower(Generic[S]):
             self.saved = self.version
 
     # -- helpers -------------------------------------------------------------------------------
+
+    def _reads_on(self, to: int | None) -> bool:
+        """Whether nothing was forgotten that is in the state, or in the versions up to `to`."""
+        forgotten, after = self.source.forgotten(), self.version + 1
+        return not forgotten or (
+            clipped(forgotten, 1, self.version) == self._forgotten
+            and not meets(forgotten, after, END if to is None else to)
+        )
 
     def _count_from(self, version: int, size: int = 0) -> None:
         """Count events from a version on, at which a checkpoint of `size` bytes may be."""

@@ -17,9 +17,11 @@ from eventlog.history.ranges import clipped, covers, meets, merged, without
 from eventlog.testing.file_search import files_with
 from projections import LiveView, ModelView, Transcript
 from projections.exports.jsonl import jsonl_lines
+from projections.replay.loop import state_at
 from projections.reports.audit import audit
 from projections.reports.timeline import timeline
 from projections.verify.verify import verify
+from projections.view.targets import PROJECTION
 from projections.window.retrieval.part_text import read_message
 from tests.support.engines import ENCRYPTED, ENGINES, Engine, places
 from tests.support.toy_records import ToyMapping, shown
@@ -74,6 +76,20 @@ def test_forgotten_records_are_nowhere(engine: Engine) -> None:
     with pytest.raises(NotFoundError):
         read_message(session, message)
     assert {step.verdict for step in audit(session)} <= {"unknown", "redacted"}
+
+
+def test_the_state_of_a_fork_has_no_message_that_its_parent_forgot(engine: Engine) -> None:
+    """Not even an empty one; read as of now, and as of the newest version."""
+    store = engine.open()
+    feed, numbers = told(store)
+    name = feed.session.fork().id
+    feed.forget(numbers[:3])
+    for opened in (store, engine.open()):
+        fork = opened.session(name)
+        for uses in (True, False):
+            newest = state_at(fork, PROJECTION, uses_checkpoints=uses).state
+            assert len(newest.messages) == 1
+            assert newest.encode() == state_at(fork, PROJECTION, fork.version, uses_checkpoints=uses).state.encode()
 
 
 def test_forgotten_bytes_are_in_no_file_after_a_scrub(engine: Engine) -> None:

@@ -300,6 +300,6 @@ def state_of_turn(executor: Executor, message: str) -> TurnState | Literal["pend
 
 
 def _awaited(executor: Executor, message: str, found: Outcome) -> Literal["queued", "running"]:
-    """Whether the task that runs the session has another question to answer before this one."""
+    """Return "queued" if the task that runs the session has an earlier question to answer."""
     is_queued = found.waiting or (not found.replies and has_earlier_question(executor.reader, message))
     return "queued" if is_queued else "running"

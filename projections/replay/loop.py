@@ -107,11 +107,11 @@ class Follower(Generic[S]):
         self._forgotten = clipped(source.forgotten(), 1, self.version)
         """Forgotten versions, which the state leaves out."""
         if at is None:  # the newest version costs no command state, which has the ranges
-            is_forward = self._reads_on(None)
+            self._advance(version, None, is_forward=self._reads_on(None))  # it may begin in another history
         else:
             first, last = next(reversed(source.effective_ranges(version)), (0, 0))
             is_forward = first <= self.version + 1 and last == version
-        self._advance(version, None if is_forward else begin, is_forward=is_forward)
+            self._advance(version, None if is_forward else begin, is_forward=is_forward)
         self.version = version
         self.renewed: bool = True
         """Whether `state` was replaced by another object; readers reset it."""

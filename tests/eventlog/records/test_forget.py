@@ -92,6 +92,18 @@ def test_the_state_of_a_fork_has_no_message_that_its_parent_forgot(engine: Engin
             assert newest.encode() == state_at(fork, PROJECTION, fork.version, uses_checkpoints=uses).state.encode()
 
 
+def test_no_state_begins_with_a_checkpoint_of_messages_that_were_rolled_back(engine: Engine) -> None:
+    """Neither where a record behind it was forgotten: a new handle reads the effective history."""
+    store = engine.open()
+    feed, numbers = told(store)
+    LiveView(feed.session).save()
+    (_, other) = feed.add([END | {"text": "said instead"}, END | {"text": SECRET}], after=numbers[1])
+    feed.forget([other])
+    expected = shown(feed.session, at=feed.session.version)
+    assert END["text"] not in repr(expected)
+    assert shown(feed.session) == shown(engine.open().session(feed.session.id)) == expected
+
+
 def test_forgotten_bytes_are_in_no_file_after_a_scrub(engine: Engine) -> None:
     """A scrub removes events, rests, bodies, later edits and derived data; `verify` passes."""
     if engine.name not in {"embedded", ENCRYPTED}:

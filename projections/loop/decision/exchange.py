@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
+from projections.loop.decision.loop_state import LatestAnswer
 from projections.view.message_rendering import render_user_message
 from projections.view.neutral import Text
 from projections.view.options import RenderOptions
@@ -32,6 +33,24 @@ def asks(message: Message) -> bool:
 def answers(state: Conversation) -> Iterator[Message]:
     """Yield the answers of the view, newest first, without summaries."""
     return filter(_is_answer, reversed(state.messages.values()))
+
+
+def newest_answer(state: Conversation, asked: Message | None) -> Message | None:
+    """The newest answer; one to a question that is gone counts until `asked` is answered."""
+    newest = next(answers(state), None)
+    own = None if newest is None else state.messages.get(newest.reply_to or "")
+    if asked is None or own is None or own is asked or (asks(own) and not own.removed):
+        return newest
+    place = asked.place
+    done = (one for one in answers(state) if one.ends_turn and not one.error and one.has_seen(place))
+    return next(done, newest)
+
+
+def answer_of(message: Message) -> LatestAnswer:
+    """The answer that a message is."""
+    return LatestAnswer(
+        message.id, message.place, message.reply_to, message.calls, message.reason, message.error, message.seen
+    )
 
 
 def turn_answers(state: Conversation) -> Iterator[Message]:

@@ -133,8 +133,10 @@ class LoopState(msgspec.Struct, array_like=True):
     said: list[tuple[str, int]] = msgspec.field(default_factory=list[tuple[str, int]])
     """The newest messages of the user's or the program's, and their places: two at most.
 
-    The name of a removed one is "".
+    The name of a removed one is "", and of one whose parts were all removed.
     """
+    parts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """What these messages say: texts, files and subtasks by their part, each with its message."""
     calibration: Calibration = Calibration()
     answer: LatestAnswer | None = None
     steps: int = 0
@@ -174,6 +176,19 @@ class LoopState(msgspec.Struct, array_like=True):
     def say(self, message: str, place: int) -> None:
         """The user or the program said something, or a queued message took its place."""
         self.said = [*self.said[-1:], (message, place)]
+        names = {name for name, _ in self.said}
+        self.parts = {part: of for part, of in self.parts.items() if of in names}
+
+    def say_more(self, message: str, part: str) -> None:
+        """A message has a part that a model can see; only those of the newest messages count."""
+        if any(name == message for name, _ in self.said):
+            self.parts[part] = message
+
+    def unsay(self, part: str) -> None:
+        """A part was removed."""
+        message = self.parts.pop(part, None)
+        if message is not None and message not in self.parts.values():
+            self.said = [("" if name == message else name, place) for name, place in self.said]
 
     def failed_compactions(self, usable: int | None) -> int:
         """Count automatic compactions in a row that failed or did not help, since the user acted.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eventlog import events as ev
 from eventlog.codec.batch import Batch
 from eventlog.codec.deltas import DeltaRun
-from eventlog.values import Opaque, Subtask, Tool, target_of
+from eventlog.values import File, Opaque, Subtask, Text, Tool, target_of
 from projections.loop.decision.loop_state import (
     OPEN,
     TRAIL,
@@ -28,7 +28,7 @@ class LoopStateProjection:
     """Builds the loop's state; keeps at most `changes` undoable changes."""
 
     name = "agenda"
-    version = 11
+    version = 12
 
     def __init__(self, changes: int = TRAIL) -> None:
         """Keep the newest `changes` prunes and compactions that can be undone."""
@@ -76,7 +76,10 @@ class LoopStateProjection:
                 if state.answer is not None and state.answer.message == event.message:
                     state.answer = None
                 state.said = [("" if name == event.message else name, place) for name, place in state.said]
+            case ev.PartStarted(kind=Text() | File()):
+                state.say_more(event.message, event.part)
             case ev.PartStarted(kind=Subtask()):
+                state.say_more(event.message, event.part)
                 if event.message != state.tasks_of:
                     state.tasks_of, state.tasks_done = event.message, 0
             case ev.PartStarted(kind=Tool() as tool):
@@ -96,6 +99,7 @@ class LoopStateProjection:
                     found.is_compacted = True
                 self._change(state, UndoableChange("provider-compaction", version, (event.part,)))
             case ev.PartRemoved():
+                state.unsay(event.part)
                 state.changes = [change for change in state.changes if change.parts != (event.part,)]
             case ev.StepFinished():
                 found = state.find(event.message)

@@ -16,7 +16,15 @@ from eventlog.session.failure import CRASHED, is_crash
 from eventlog.streams.refusals import MEDIA
 from projections.conversation.parts import Message, SubtaskPart, ToolPart
 from projections.loop.decision.calls import asked_call, pending_call
-from projections.loop.decision.exchange import answers, newest_question, open_answer, queued_message, turn_answers
+from projections.loop.decision.exchange import (
+    answer_of,
+    answers,
+    newest_answer,
+    newest_question,
+    open_answer,
+    queued_message,
+    turn_answers,
+)
 from projections.loop.decision.full_window import blocked, may_help, what_helps
 from projections.loop.decision.loop_state import LatestAnswer, number_in
 from projections.loop.decision.refused_turn import (
@@ -97,7 +105,7 @@ class _Turn:
 
         A covered answer counts, so that the loop does not ask the model for it again.
         """
-        last = next(answers(self._now.state), None)
+        last = newest_answer(self._now.state, self._asked)
         known = self._now.loop.answer
         if (
             known is not None
@@ -107,7 +115,7 @@ class _Turn:
             return known
         if last is None:
             return None
-        answer = _answer(last)
+        answer = answer_of(last)
         return replace(answer, error=CRASHED) if last is self._open and self._is_left() else answer
 
     def _is_left(self) -> bool:
@@ -127,7 +135,7 @@ class _Turn:
             if answer.place < asked.place:
                 break
             if answer.has_seen(asked.place):
-                return self._to_repeat(_answer(answer))
+                return self._to_repeat(answer_of(answer))
         return None
 
     def _to_repeat(self, last: LatestAnswer | None) -> LatestAnswer | None:
@@ -373,12 +381,6 @@ class _Turn:
             return None
         then = "`next_step(allow_repeats=True)` goes on, and so does the user's next message"
         return _Found(Blocked("doom-loop", f"{found.sentence}; {then}"))
-
-
-def _answer(message: Message) -> LatestAnswer:
-    return LatestAnswer(
-        message.id, message.place, message.reply_to, message.calls, message.reason, message.error, message.seen
-    )
 
 
 def _is_media_refusal(answer: Message) -> bool:

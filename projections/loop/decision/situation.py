@@ -83,7 +83,7 @@ class Situation(msgspec.Struct, frozen=True):
     def asked_place(self) -> int:
         """Place of the newest message of the user's or program's that asks, covered or not."""
         known, said = self.state.messages, reversed(self.loop.said)
-        asked = (place for name, place in said if name not in known or asks(known[name]))
+        asked = (place for name, place in said if name and (name not in known or asks(known[name])))
         newest = newest_question(self.state)
         return next(asked, 0 if newest is None else newest.place)
 

@@ -123,6 +123,13 @@ def emptied(session: Session) -> None:
             session.remove_part(part)
 
 
+def removed(session: Session) -> None:
+    """The newest question is removed."""
+    newest = next(questions(session.reader.state()), None)
+    if newest is not None:
+        session.remove_message(newest)
+
+
 def cut_to_its_beginning(session: Session) -> None:
     """The session goes back to the version between the newest question and its text."""
     newest = next(questions(session.reader.state()), None)
@@ -168,6 +175,7 @@ WORKS: list[Callable[[Session], object]] = [
     refused,
     rolled_back,
     emptied,
+    removed,
     cut_to_its_beginning,
     redone,
     lambda session: session.interrupt(),
@@ -306,6 +314,25 @@ def test_an_interrupt_stays_behind_a_question_that_lost_its_text(store: Store) -
     emptied_one = session.user("And how?")
     session.remove_part(*session.reader.state().messages[emptied_one].parts)
     assert outcome_of(session.reader, asked).state == "stopped"
+    assert_listed(store, session)
+
+
+@pytest.mark.parametrize("gone", [emptied, removed])
+@pytest.mark.parametrize("begun", [None, finished("tool-calls"), aborted("api"), broken(KeyboardInterrupt)])
+def test_the_loop_ends_behind_a_question_that_is_gone(
+    store: Store, gone: Callable[[Session], None], begun: Callable[[Session], None] | None
+) -> None:
+    """However far its answer was, and also once a compaction covers it."""
+    session = store.create_session()
+    session.user("Why?")
+    finished("stop")(session)
+    session.user("And how?")
+    if begun is not None:
+        begun(session)
+    gone(session)
+    assert ContextWindow(session, environment={}).next_step() == Stop("finished")
+    summarised(session)
+    assert ContextWindow(session, environment={}).next_step() == Stop("nothing-asked")
     assert_listed(store, session)
 
 

@@ -136,7 +136,7 @@ class LoopState(msgspec.Struct, array_like=True):
     The name of a removed one is "", and of one whose parts were all removed.
     """
     parts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-    """What these messages say: texts, files and subtasks by their part, each with its message."""
+    """Texts, files and subtasks of these messages: each part and its message."""
     calibration: Calibration = Calibration()
     answer: LatestAnswer | None = None
     steps: int = 0

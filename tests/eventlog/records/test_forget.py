@@ -93,7 +93,7 @@ def test_the_state_of_a_fork_has_no_message_that_its_parent_forgot(engine: Engin
 
 
 def test_no_state_begins_with_a_checkpoint_of_messages_that_were_rolled_back(engine: Engine) -> None:
-    """Neither where a record behind it was forgotten: a new handle reads the effective history."""
+    """Not even where a record behind it was forgotten."""
     store = engine.open()
     feed, numbers = told(store)
     LiveView(feed.session).save()

@@ -283,7 +283,7 @@ class SeenMachine(RuleBasedStateMachine):
             assert bool(found) == bool(self.store.unfinished())
 
     def outcomes(self) -> list[Outcome]:
-        """What became of each question."""
+        """The outcome of each question."""
         return [outcome_of(self.loop.reader, name) for name in self.texts]
 
     def pending(self) -> list[str]:

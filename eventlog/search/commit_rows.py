@@ -59,14 +59,16 @@ def reader_of(log: Log, session: str, note_damage: Callable[[str], None]) -> Cal
     return text
 
 
-def deltas_of(log: Log, session: str, first: int, *, field: str, part: str | int, characters: int) -> str:
-    """Return the text that deltas of a part add from version `first` on, of this length.
+def deltas_of(
+    log: Log, session: str, first: int, upto: int | None = None, *, field: str, part: str | int, characters: int
+) -> str:
+    """Return the text that deltas of a part add in versions `first .. upto`, cut at a length.
 
     The part goes by its id, or by its name in the index.
     """
     texts: list[str] = []
     left = characters
-    for span in stream_spans(log, session, first - 1):
+    for span in stream_spans(log, session, first - 1, upto):
         item = span.item
         if isinstance(item, ev.PartDelta):
             item = DeltaRun.from_deltas([(0, item)])

@@ -67,15 +67,18 @@ class TextReader:
                     return Beginning(span.item.message, span.item.part, kind.tool if isinstance(kind, Tool) else "")
         raise StrayRowError("the event that begins a part is missing", session=streams[-1].session, version=version)
 
-    def text(self, session: str, row: Row, begun: Beginning) -> tuple[int, str]:
-        """Return when a row's text was said, and the text; "" if it is not in the log any more."""
+    def text(self, session: str, row: Row, begun: Beginning, last: int) -> tuple[int, str]:
+        """Return when a row's text was said, and the text as of version `last` of the stream.
+
+        "" if it is not in the log any more.
+        """
         span = self._span(session, row.first)
         if span is None:
             return 0, ""
         end = row.start + row.chars
         if isinstance(span.item, (DeltaRun, ev.PartDelta)):
             field = _FIELDS.get(KINDS[row.kind], "text")
-            text = deltas_of(self._log, session, row.first, field=field, part=begun.part, characters=end)
+            text = deltas_of(self._log, session, row.first, last, field=field, part=begun.part, characters=end)
             first = span.cut(row.first - 1, row.first)
             return span.time if first is None else first.time, text[row.start : end]
         text = said_by(span.item, begun.tool, reader_of(self._log, session, self.damaged.add))

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from eventlog.codec.surrogates import readable
 from eventlog.errors import DamagedError
+from eventlog.history.effective_history import END
 from eventlog.log.contract import Log
 from eventlog.search.asked import Asked, label_of
 from eventlog.search.catch_up import damaged_in
@@ -171,26 +172,32 @@ class Results:
                 continue
             session = self._session(row.stream)
             sight = self._sights.of(session)
-            viewer = sight.viewer(row.first)
-            if viewer is None:
+            seen = sight.viewer(row.first)
+            if seen is None:
                 continue
+            viewer, last = seen
             if asked.rolled_back is not None and asked.rolled_back == viewer.holds(row.first):
                 continue
-            read = self._read(session, row, viewer)
+            read = self._read(session, row, viewer, last)
             if read is None or sight.hides(read[0].part, row.begun, row.first):
                 continue
             begun, time, text = read
             if not text or time < (asked.since or time) or (asked.until is not None and time >= asked.until):
                 continue
+            if last < END and not self._has_words(text):  # the session has a beginning of what streamed
+                continue
             self._seen.add(row.whole)
-            if asked.ranked or self._is_newest(row, begun):
+            if asked.ranked or self._is_newest(session, row, begun, viewer, last):
                 yield _Found(place, row, viewer, begun, time, text)
 
-    def _read(self, session: str, row: Row, viewer: Viewer) -> tuple[Beginning, int, str] | None:
-        """Return how the part of a row began, and when it said which text; None if damaged."""
+    def _read(self, session: str, row: Row, viewer: Viewer, last: int) -> tuple[Beginning, int, str] | None:
+        """Return how the part of a row began, and when it said which text; None if damaged.
+
+        The text is that of version `last` of the stream.
+        """
         try:
             begun = self._reader.beginning(viewer.streams, row.begun)
-            return begun, *self._reader.text(session, row, begun)
+            return begun, *self._reader.text(session, row, begun, last)
         except StrayRowError:
             raise
         except DamagedError:
@@ -270,17 +277,17 @@ class Results:
                 and (asked.tool is None or labels[1] == tool)
                 and (self._sights.streams is None or session in self._sights.streams)
             )
-            viewer = self._sights.of(session).viewer(first) if wanted else None
-            if viewer is not None:
+            seen = self._sights.of(session).viewer(first) if wanted else None
+            if seen is not None:
                 row = Row(second_of(time) * SLOTS, stream, said, begun, first, start, chars - start, open=True)
                 rows.append(row)
-                read = self._read(session, row, viewer)
+                read = self._read(session, row, *seen)
                 texts.append("" if read is None else read[2])
         for row, found in zip(rows, matched(texts, asked.match) if texts else (), strict=True):
             if found:
                 yield row
 
-    def _is_newest(self, row: Row, begun: Beginning) -> bool:
+    def _is_newest(self, session: str, row: Row, begun: Beginning, viewer: Viewer, last: int) -> bool:
         """Return whether no later piece of its text has the words: that one is the hit."""
         if row.open:
             return True
@@ -289,15 +296,23 @@ class Results:
         found = self._connection.execute(question, (row.stream, name_of("part", begun.part))).fetchone()
         later = None if found is None else found[0]
         while later is not None and later != row.id:
-            if (
-                later > row.id
-                and self._connection.execute(
-                    "SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?", (self._expression, later)
-                ).fetchone()
-            ):
+            if later > row.id and self._shows_words(session, later, viewer, last):
                 return False
             later = self._connection.execute("SELECT earlier FROM texts WHERE id = ?", (later,)).fetchone()[0]
         return True
+
+    def _shows_words(self, session: str, id: int, viewer: Viewer, last: int) -> bool:
+        """Whether a row has the words, in what it says up to version `last` of its stream."""
+        question = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?"
+        is_hit = self._connection.execute(question, (self._expression, id)).fetchone() is not None
+        if not is_hit or last == END:
+            return is_hit
+        row = Row(*self._connection.execute(_ROW, (id,)).fetchone())
+        read = self._read(session, row, viewer, last) if row.first <= last else None
+        return read is not None and self._has_words(read[2])
+
+    def _has_words(self, text: str) -> bool:
+        return bool(matched([text], self._asked.match)[0])
 
     def _session(self, stream: int) -> str:
         if stream not in self._sessions:

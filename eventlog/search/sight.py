@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from functools import cached_property
+from operator import itemgetter
 from typing import NamedTuple
 
 from eventlog.errors import ErasedError
@@ -71,9 +72,13 @@ class Sight(NamedTuple):
     redacted: frozenset[str]
     forgotten: tuple[Range, ...]
 
-    def viewer(self, version: int) -> Viewer | None:
-        """Return the session in which a version of the stream is found, None if none shows it."""
-        return next((viewer for viewer, last in self.viewers if version <= last), None)
+    def viewer(self, version: int) -> tuple[Viewer, int] | None:
+        """Return the session in which a version of the stream is found, None if none shows it.
+
+        It is the one that has most of the stream; the number is the last version of it.
+        """
+        viewer, last = max(self.viewers, key=itemgetter(1), default=(None, 0))
+        return None if viewer is None or version > last else (viewer, last)
 
     def hides(self, part: str, *versions: int) -> bool:
         """Return whether a part is redacted, or one of these versions forgotten."""

@@ -284,6 +284,41 @@ def test_late_results_and_results_in_a_fork(store: Store) -> None:
     assert [(hit.session, hit.tool) for hit in store.search("basalt").hits] == [(session.id, "probe")]
 
 
+@pytest.mark.parametrize("ranked", [False, True])
+def test_a_fork_has_of_a_streamed_text_what_came_before_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, *, ranked: bool
+) -> None:
+    """Also once the session is erased in which the rest was said, edited, and taken in as pieces."""
+    monkeypatch.setattr(commit_rows, "PIECE", 400)
+    monkeypatch.setattr(commit_rows, "_LOOK_BACK", 50)
+    monkeypatch.setattr(commit_rows, "_OVERLAP", 20)
+    session = store.create_session()
+    with session.assistant("p/m") as reply:
+        text = reply.stream_text()
+        text.append("basalt granite " + "filler " * 100)
+        session.flush()
+        early = session.fork()
+        text.append("marble granite " + "filler " * 100)
+        session.flush()
+        late = session.fork()
+        text.append("slate granite " + "filler " * 100)
+        reply.finish("stop")
+    (whole,) = (hit.part for hit in store.search("slate").hits)
+    session.edit_part(whole, "filler gneiss granite")
+    for fork, there in ((early, ["basalt"]), (late, ["basalt", "marble"])):
+        for word in ("basalt", "marble", "slate", "gneiss"):
+            hits = store.search(word, session=fork.id, ranked=ranked).hits
+            assert [hit.session for hit in hits] == [fork.id] * (word in there)
+        (hit,) = store.search("granite", session=fork.id, ranked=ranked).hits
+        assert "slate" not in hit.snippet
+    store.erase(session.id, forks="keep")
+    for word, shown in (("basalt", 1), ("marble", 1), ("slate", 0), ("gneiss", 0), ("granite", 1)):
+        assert [hit.session for hit in store.search(word, ranked=ranked).hits] == [late.id] * shown
+    store.erase(late.id)
+    for word, shown in (("basalt", 1), ("marble", 0), ("slate", 0), ("gneiss", 0), ("granite", 1)):
+        assert [hit.session for hit in store.search(word, ranked=ranked).hits] == [early.id] * shown
+
+
 def test_long_texts_are_one_hit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A text that is taken in as pieces is one hit, on one page; so are its last words."""
     monkeypatch.setattr(commit_rows, "PIECE", 2_000)

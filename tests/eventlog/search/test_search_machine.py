@@ -41,6 +41,15 @@ class Said(NamedTuple):
     part: str
     kind: str
     words: frozenset[str]
+    streamed: tuple[str, ...] = ()
+    """The words that came with this version and the next ones, one with each."""
+
+    def words_in(self, talk: Talk) -> frozenset[str]:
+        """The words that a session has of it."""
+        if not self.streamed:
+            return self.words if talk.sees(self.stream, self.version) else frozenset()
+        words = enumerate(self.streamed, self.version)
+        return frozenset(word for version, word in words if talk.sees(self.stream, version))
 
 
 class Talk:
@@ -131,7 +140,7 @@ class Searches(RuleBasedStateMachine):
             first = session.version + 1
             for word in words:
                 session.append([(time, ev.PartDelta(text, "text", f"{word} "))])
-            self.said.append(Said(talk.id, first, text, "assistant", frozenset(words)))
+            self.said.append(Said(talk.id, first, text, "assistant", frozenset(words), tuple(words)))
             if is_open:
                 session.flush()
                 return
@@ -212,9 +221,9 @@ class Searches(RuleBasedStateMachine):
         self.store.flush()
         wanted: dict[tuple[str, str], set[str]] = {}
         for said in self.said:
-            viewers = self.viewers(said)
-            if viewers and said.words.issuperset(words):
-                wanted[said.part, said.kind] = {talk.id for talk in viewers}
+            found = {talk.id for talk in self.viewers(said) if said.words_in(talk).issuperset(words)}
+            if found:
+                wanted[said.part, said.kind] = found
         self.compare(words, wanted, limit, ranked=ranked, session=None)
 
     @rule(which=WHICH, words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=2), limit=st.integers(1, 9))
@@ -225,7 +234,7 @@ class Searches(RuleBasedStateMachine):
         wanted = {
             (said.part, said.kind): {talk.id}
             for said in self.said
-            if talk.sees(said.stream, said.version) and not talk.hides(said.part) and said.words.issuperset(words)
+            if not talk.hides(said.part) and said.words_in(talk).issuperset(words)
         }
         self.compare(words, wanted, limit, ranked=False, session=talk.id)
 

@@ -288,7 +288,7 @@ def test_late_results_and_results_in_a_fork(store: Store) -> None:
 def test_a_fork_has_of_a_streamed_text_what_came_before_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, *, ranked: bool
 ) -> None:
-    """Also once the session is erased in which the rest was said, edited, and taken in as pieces."""
+    """Also once the session is erased in which the rest was said, edited, taken in as pieces."""
     monkeypatch.setattr(commit_rows, "PIECE", 400)
     monkeypatch.setattr(commit_rows, "_LOOK_BACK", 50)
     monkeypatch.setattr(commit_rows, "_OVERLAP", 20)

@@ -45,6 +45,10 @@ class JournalFiles:
         self.used: str = ""
         """Path of the file in use."""
         self._used: os.stat_result
+        self._home: os.stat_result
+        """The directory in which it lies."""
+        self._link, self._target = "", ""
+        """Where the system says which path it has now, and the path that it had at first."""
 
     def is_there(self) -> bool:
         """Whether the generation still lies at its path: it was not moved, deleted or replaced.
@@ -56,11 +60,18 @@ class JournalFiles:
     def use(self, sequence: int, fd: int) -> int:
         """Note which file is in use, and is open; return its size."""
         self.used, self._used = str(self.path(sequence)), os.fstat(fd)
+        self._home, self._link = self._directory.stat(), f"/proc/self/fd/{fd}"
+        self._target = _target(self._link)
         return self._used.st_size
 
     def used_is_there(self) -> bool:
-        """Whether the file in use still lies at its path: who opens the store finds it."""
-        return _lies_at(self.used, self._used)
+        """Whether the file in use still lies at its path: who opens the store finds it.
+
+        The file itself is looked at only if its path is not known to be the same: once its times
+        were asked for, Linux notes those of the next write, whose flush takes half as long again.
+        """
+        is_same = self._target != "" and _target(self._link) == self._target
+        return (is_same and _lies_at(str(self._directory), self._home)) or _lies_at(self.used, self._used)
 
     def path(self, sequence: int) -> Path:
         """Return the path of the file of this number."""
@@ -179,11 +190,19 @@ class JournalFiles:
 
 
 def _lies_at(path: str, opened: os.stat_result) -> bool:
-    """Return whether a path still leads to what was opened, and may be looked at."""
+    """Return whether a path still leads to what was opened, as far as this process may look."""
     try:
         return os.path.samestat(os.stat(path), opened)  # noqa: PTH116 - a `Path` takes longer, and each commit looks
+    except OSError as error:
+        return error.errno not in {errno.ENOENT, errno.ENOTDIR}
+
+
+def _target(link: str) -> str:
+    """Return the path to which a link leads; "" where the system has no such links."""
+    try:
+        return os.readlink(link)  # noqa: PTH115 - the same
     except OSError:
-        return False
+        return ""
 
 
 def misplaced(path: object) -> PoisonedError:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pytest
 
@@ -165,6 +166,38 @@ def test_a_link_to_the_moved_store_is_its_path(tmp_path: Path) -> None:
     log.close()
     with closing(open_log(tmp_path / "moved")) as again:
         assert held(again) == [b"before", b"after"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system names no paths of open files")
+def test_a_commit_asks_for_no_times_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at them makes the next flush slower by half; the directory is looked at."""
+    with closing(open_log(tmp_path / "s")) as log:
+        put(log, b"before")
+        stat, asked = os.stat, list[str]()
+
+        def watched(path: Any, **given: Any) -> os.stat_result:
+            asked.append(str(path))
+            return stat(path, **given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "stat", watched)
+            patch.setattr(os, "fstat", watched)
+            put(log, b"after")
+        assert asked == [str(tmp_path / "s" / "1" / "journal")]
+
+
+def test_a_path_that_may_not_be_looked_at_is_no_moved_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon without rights on a directory above goes on in the files that it has open."""
+    with closing(open_log(tmp_path / "s")) as log:
+        put(log, b"before")
+
+        def refused(*_: object, **__: object) -> Never:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "stat", refused)
+            put(log, b"after")
+        assert held(log) == [b"before", b"after"]
 
 
 class MovingIO(WatchedIO):

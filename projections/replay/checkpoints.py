@@ -64,13 +64,24 @@ class Checkpoints:
                         continue
                     yield Checkpoint(version, state, len(data))
 
-    def save(self, projection: Projection[S], source: SessionReader, version: int, state: S) -> int:
-        """Store the state right after `version`; return its bytes.
+    def save(
+        self,
+        projection: Projection[S],
+        source: SessionReader,
+        version: int,
+        state: S,
+        forgotten: Sequence[Range],
+    ) -> int:
+        """Store the state right after `version`, which leaves `forgotten` out; return its bytes.
 
+        Nothing is stored, in 0 bytes, if more was forgotten since.
         Checkpoints that are too close together are evicted, and all of a session that was erased
         meanwhile.
         """
-        data = _mark(source.forgotten(), version) + projection.encode(state)
+        mark = _mark(forgotten, version)
+        if mark != _mark(source.forgotten(), version):
+            return 0
+        data = mark + projection.encode(state)
         most = max(4, min(MAX_CHECKPOINTS, MAX_BYTES // max(1, len(data))))
         checkpoint_store.save(
             self._log, _kind(projection), source.id, version, data, surplus=partial(_surplus, most=most)
@@ -81,7 +92,9 @@ class Checkpoints:
             checkpoint_store.forget(self._log, _kind(projection), source.id)
         return len(data)
 
-    def leave(self, projection: Projection[S], source: SessionReader, version: int, state: S) -> int:
+    def leave(
+        self, projection: Projection[S], source: SessionReader, version: int, state: S, forgotten: Sequence[Range]
+    ) -> int:
         """Store a checkpoint as a reader may, whom a failure does not concern; return its bytes.
 
         Nothing is left in a read-only log.
@@ -89,7 +102,7 @@ class Checkpoints:
         stored = 0
         if not self._log.read_only:
             with suppress(EventlogError):
-                stored = self.save(projection, source, version, state)
+                stored = self.save(projection, source, version, state, forgotten)
         return stored
 
     def versions(self, projection: Projection[S], source: SessionReader) -> list[int]:

@@ -12,6 +12,7 @@ A long replay leaves checkpoints on its way, so that a later one, of any version
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 from eventlog.codec.decoded import Span
 from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted, PartStarted
 from eventlog.history.effective_history import END
-from eventlog.history.ranges import clipped, meets
+from eventlog.history.ranges import Range, clipped, meets
 from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
 from eventlog.values import Snapshot
@@ -99,12 +100,13 @@ class Follower(Generic[S]):
         self._broken = True
         """Whether an exception broke off `advance`, so that `state` may have half an append."""
         version, source = self.source.resolve(at), self.source
+        forgotten = source.forgotten()  # before what leaves them out: of later ones nothing is known
         begin = self._begin(version, at)
         self.version: int = begin.version
         self.state: S = begin.state
         self.saved = self.version
         self._redacted: tuple[str, ...] = ()
-        self._forgotten = clipped(source.forgotten(), 1, self.version)
+        self._forgotten = clipped(forgotten, 1, self.version)
         """Forgotten versions, which the state leaves out."""
         if at is None:  # the newest version costs no command state, which has the ranges
             self._advance(version, None, is_forward=self._reads_on(None))  # it may begin in another history
@@ -139,16 +141,16 @@ class Follower(Generic[S]):
                     break
                 version = decoded.last
                 if version > self._due:
-                    self._leave(version, state)
+                    self._leave(version, state, self._forgotten)
                     self.left = version
         except NeedsReplay:
             is_forward = False
         if not is_forward:
-            version = source.resolve(to)
-            state, self.saved = self._replay_effective(version, begin)
+            version, forgotten = source.resolve(to), source.forgotten()
+            state, self.saved = self._replay_effective(version, begin, forgotten)
             self._count_from(version)
             self._redacted, self.renewed = (), True
-            self._forgotten = clipped(source.forgotten(), 1, version)
+            self._forgotten = clipped(forgotten, 1, version)
         changed = version > self.version or not is_forward
         if self._inherits:
             redacted = source.inherited_redactions()
@@ -164,9 +166,9 @@ class Follower(Generic[S]):
     def save(self) -> None:
         """Store a checkpoint of the state; the caller must be allowed to write."""
         if self._checkpoints is not None and not self._broken:
-            size = self._checkpoints.save(self._projection, self.source, self.version, self.state)
+            size = self._checkpoints.save(self._projection, self.source, self.version, self.state, self._forgotten)
             self._count_from(self.version, size)
-            self.saved = self.version
+            self.saved = self.version if size else self.saved
 
     # -- helpers -------------------------------------------------------------------------------
 
@@ -185,10 +187,10 @@ class Follower(Generic[S]):
         self._due: int = END if self._checkpoints is None else after
         """Version after which a replay leaves a checkpoint; a fork leaves none of its parent's."""
 
-    def _leave(self, version: int, state: S) -> None:
+    def _leave(self, version: int, state: S, forgotten: Sequence[Range]) -> None:
         """Leave a checkpoint on the way."""
         assert self._checkpoints is not None
-        self._count_from(version, self._checkpoints.leave(self._projection, self.source, version, state))
+        self._count_from(version, self._checkpoints.leave(self._projection, self.source, version, state, forgotten))
 
     def _begin(self, upto: int, at: int | None) -> Checkpoint[S]:
         """Return the newest checkpoint up to version `upto` that fits the history at `at`."""
@@ -198,7 +200,7 @@ class Follower(Generic[S]):
         self._count_from(begin.version, begin.size)
         return begin
 
-    def _replay_effective(self, version: int, begin: Checkpoint[S] | None) -> tuple[S, int]:
+    def _replay_effective(self, version: int, begin: Checkpoint[S] | None, forgotten: Sequence[Range]) -> tuple[S, int]:
         """Apply the effective history from a checkpoint; return the version as well.
 
         Goes back to an older checkpoint as long as the state has evicted what has to come back.
@@ -214,7 +216,7 @@ class Follower(Generic[S]):
                 for span in source.history(version, start):
                     state = apply_span(projection, state, _without_effect(span, undone))
                     if span.last > self._due and not undone and is_as_of(source, ranges, span.last):
-                        self._leave(span.last, state)
+                        self._leave(span.last, state, forgotten)
             except NeedsReplay as needed:
                 if needed.part in undone:
                     limit = start - 1

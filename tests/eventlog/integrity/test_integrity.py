@@ -293,12 +293,12 @@ def test_deep_compares_every_checkpoint(place: Place) -> None:
         session = store.session("a")
         transcript = TranscriptProjection()
         checkpoints, reader = Checkpoints(store.log), session.reader
-        checkpoints.save(transcript, reader, reader.version, replay(transcript, reader, 3).state)
+        checkpoints.save(transcript, reader, reader.version, replay(transcript, reader, 3).state, ())
         assert verify(store).sound
         assert [(one.session, one.first_bad) for one in verify(store, deep=True).sessions if not one.sound] == [
             ("a", session.version)
         ]
-        checkpoints.save(transcript, reader, reader.version, replay(transcript, reader).state)
+        checkpoints.save(transcript, reader, reader.version, replay(transcript, reader).state, ())
         wrong = load_state(store.log, session.reader.ancestry(), 3)[0]
         wrong.version = session.version
         save_state(store.log, session.reader.ancestry(), wrong)

@@ -104,6 +104,27 @@ def test_no_state_begins_with_a_checkpoint_of_messages_that_were_rolled_back(eng
     assert shown(feed.session) == shown(engine.open().session(feed.session.id)) == expected
 
 
+@pytest.mark.parametrize("is_fork", [False, True])
+def test_a_view_that_is_behind_stores_nothing_that_was_forgotten(engine: Engine, *, is_fork: bool) -> None:
+    """A view that has not advanced saves no checkpoint of a forgotten, scrubbed text."""
+    store = engine.open()
+    feed, numbers = told(store)
+    session = feed.session.fork() if is_fork else feed.session
+    live = LiveView(session)
+    feed.forget(numbers[:3])
+    if engine.name in {"embedded", ENCRYPTED}:
+        store.scrub()
+    live.save()
+    for seen in (session, engine.open().session(session.id)):
+        assert shown(seen) == shown(seen, at=seen.version) == [("assistant", END["text"], ())]
+    if engine.name == "embedded":
+        assert files_with(engine.path, SECRET) == []
+    assert verify(store, deep=True).sound
+    live.advance()
+    live.save()
+    assert shown(engine.open().session(session.id)) == [("assistant", END["text"], ())]
+
+
 def test_forgotten_bytes_are_in_no_file_after_a_scrub(engine: Engine) -> None:
     """A scrub removes events, rests, bodies, later edits and derived data; `verify` passes."""
     if engine.name not in {"embedded", ENCRYPTED}:

@@ -143,7 +143,7 @@ def test_a_replay_leaves_nothing_where_it_may_not(tmp_path: Path) -> None:
         checkpoints = Checkpoints(store.log)
         state = loop.state_at(session, PROJECTION, uses_checkpoints=False)
         store.erase("s")
-        checkpoints.leave(PROJECTION, source, state.version, state.state)
+        checkpoints.leave(PROJECTION, source, state.version, state.state, ())
         assert not store.log.derived_keys(b"checkpoint\0model-view")
         with pytest.raises(ErasedError):
             ModelView.of(session)

@@ -117,7 +117,7 @@ def test_few_checkpoints_are_kept(store: eventlog.Store) -> None:
     reader = store.create_session().reader
     state = Conversation(whole=False)
     for version in range(1, 400):
-        checkpoints.save(PROJECTION, reader, version, state)
+        checkpoints.save(PROJECTION, reader, version, state, ())
     versions = checkpoints.versions(PROJECTION, reader)
     assert len(versions) == 128
     assert versions[-1] == 399

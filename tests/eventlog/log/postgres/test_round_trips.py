@@ -94,7 +94,7 @@ def test_a_cold_view_is_three_round_trips(place: str, kept: bool, monkeypatch: p
             _answer(session)
             if kept and number == 10:
                 state = state_at(session, PROJECTION, session.version).state
-                Checkpoints(store.log).save(PROJECTION, session.reader, session.version, state)
+                Checkpoints(store.log).save(PROJECTION, session.reader, session.version, state, ())
         whole = ModelView.of(session).messages
     with eventlog.open(place) as store:
         session = store.session("s")

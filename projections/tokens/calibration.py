@@ -72,9 +72,10 @@ class Calibration(msgspec.Struct, frozen=True):
 
         `counted` is our count of the request (texts and frames), `reported` the provider's input
         tokens of the same request: uncached, cache read and cache write together. A step with no
-        reported tokens (a failed one, or a provider that reports none) teaches nothing.
+        reported tokens (a failed one, or a provider that reports none) teaches nothing, nor does
+        one with less than a quarter of the count: a report without what was read from a cache.
         """
-        if counted < 0 or reported <= 0:
+        if counted < 0 or reported <= 0 or 4 * reported < counted:
             return self
         known = self.models.get(model)
         learned = known.after(counted, reported) if known else ModelCalibration(counted, reported)

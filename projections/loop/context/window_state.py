@@ -263,14 +263,15 @@ class WindowState:
         """Return the tokens that the provider is expected to report for `counted` tokens.
 
         What a report has beside the count is believed below half of usable, for the hidden part of
-        a request. More is of other requests (a search at the provider's, a sum of steps).
+        a request. More is of other requests (a search at the provider's, a sum of steps), and less
+        than half of the count, in proportion, is no whole request.
         """
         proportional = self._in_proportion(counted)
         if not self._is_calibrated:
             return proportional
         expected = self.loop.calibration.apply(self.model_name, counted)
         is_too_much = self.usable is not None and 2 * (expected - proportional) >= self.usable
-        return proportional if is_too_much else expected
+        return proportional if is_too_much or 2 * expected < proportional else expected
 
     def count(self, messages: Sequence[NeutralMessage], system: Sequence[str]) -> int:
         """Return the calibrated tokens of a piece of a request, or of another request."""

@@ -303,6 +303,20 @@ def test_one_report_that_is_not_of_its_request_blocks_nothing(report: Tokens, be
             assert step == Stop("finished")
 
 
+@pytest.mark.parametrize("report", [lambda _: 40, lambda _: 900, lambda _: 1_500, lambda counted: counted // 5])
+def test_a_provider_that_reports_too_little_fills_no_window(
+    store: eventlog.Store, report: Callable[[int], int]
+) -> None:
+    """Requests stay below the limit of the window where usage lacks what was read from a cache."""
+    session = store.create_session()
+    loop = Loop(session, lambda request: Reply("said " * 90, tokens=report(request.counted)), {}, SMALL, LIMITS)
+    for number in range(60):
+        session.user(f"question {number} " + "word " * 120)
+        assert loop.run() == Stop("finished")
+        assert loop.requests[-1].counted < LIMITS.context
+    assert loop.count(RequestCompaction) > 2
+
+
 @pytest.mark.parametrize("act", ["ask", "model", "limits", "remove", "rollback"])
 def test_the_user_begins_the_count_of_failures_again(store: eventlog.Store, act: str) -> None:
     """A message, another model, other limits, a removal, a rollback: compactions start again."""

@@ -200,8 +200,9 @@ def _same(executor: Executor, call: str, versions: Sequence[int], given: Given, 
         if (event.verdict, event.reason, edit) == (given.verdict, given.reason, given.edit):
             return version
         was = "stopped by an interrupt" if event.verdict == "stop" else f"answered with {event.verdict}"
+        changed = "" if edit is None else " and changed arguments"
         by = f" by {brief(event.by)}" if event.by else ""
-        expected = "the same answer, or none"
-        raise RefusedError(f"call {brief(call)} was {was}{by}", expected=expected, session=executor.id)
+        expected = "this answer again, or none: the first one holds"
+        raise RefusedError(f"call {brief(call)} was {was}{changed}{by}", expected=expected, session=executor.id)
     expected = "a call that waits for an answer"
     raise RefusedError(f"call {brief(call)} is {status}", expected=expected, session=executor.id)

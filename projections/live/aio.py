@@ -12,7 +12,7 @@ from eventlog.store import Store
 from projections.live.live_session import LIMIT, LONGEST, LiveSession
 from projections.live.patches import Update
 
-LOOK_AHEAD = 0.01
+LOOK_AHEAD = 0.05
 """Seconds between two looks at what is accepted, while something is."""
 
 

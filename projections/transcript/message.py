@@ -72,7 +72,8 @@ class TranscriptMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `version` is that of the event that began it, and the cursor for the page before it. Programs
     wrote a `synthetic` message, such as a question that is repeated behind a compaction; a
     compaction wrote a `summary`; `covered` is the part of the compaction whose summary stands for
-    the message. A message with an `error` is as far as it came.
+    the message. A message with an `error` is as far as it came; one that is `removed` was taken
+    back, or is an attempt that was repeated, as is a part.
     """
 
     id: str

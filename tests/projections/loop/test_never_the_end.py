@@ -307,7 +307,7 @@ def test_one_report_that_is_not_of_its_request_blocks_nothing(report: Tokens, be
 def test_a_provider_that_reports_too_little_fills_no_window(
     store: eventlog.Store, report: Callable[[int], int]
 ) -> None:
-    """Requests stay below the limit of the window where usage lacks what was read from a cache."""
+    """Requests stay below the limit where usage lacks what was read from a cache."""
     session = store.create_session()
     loop = Loop(session, lambda request: Reply("said " * 90, tokens=report(request.counted)), {}, SMALL, LIMITS)
     for number in range(60):

@@ -257,7 +257,7 @@ def server() -> Generator[str]:
 
 
 def test_a_client_of_asyncio_serves_all_summaries_of_blocking_code() -> None:
-    """Its connections belong to one event loop: of all attempts, and of one summary and the next."""
+    """Connections belong to one event loop: that of all attempts and all summaries."""
     with server() as address:
         client = httpx.AsyncClient()
 

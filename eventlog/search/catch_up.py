@@ -24,6 +24,7 @@ from eventlog.search.asked import Asked
 from eventlog.search.commit_rows import Update
 from eventlog.search.file import IndexFile, end_transaction
 from eventlog.search.rows import DAMAGED, Rows
+from eventlog.search.sight import Sights
 
 _COMMITS = 512
 """Commits asked for at a time."""
@@ -259,12 +260,18 @@ def _place_of_damage(log: Log, head: Head, error: DamagedError) -> tuple[int | N
 
 
 def damaged_in(log: Log, connection: sqlite3.Connection, scope: str | None) -> list[str]:
-    """Return the sessions, of a scope or all, of which an index lacks what is damaged."""
+    """Return the sessions, of a scope or all, of which an index lacks what can be shown."""
     question = "SELECT substr(name, ?) FROM facts WHERE substr(name, 1, ?) = ? ORDER BY name"
     size = len(DAMAGED)
     found = (str(name) for (name,) in connection.execute(question, (size + 1, size, DAMAGED)))
-    heads = ((name, log.head(name)) for name in found)
-    return [name for name, head in heads if head is not None and scope in {None, entry_of(head).scope}]
+    heads, sights = ((name, log.head(name)) for name in found), Sights(log, connection, None)
+    return [
+        name
+        for name, head in heads
+        if head is not None
+        and scope in {None, entry_of(head).scope}
+        and (not entry_of(head).erased or sights.of(name).viewers)
+    ]
 
 
 def reached_in(connection: sqlite3.Connection, partitions: int) -> list[tuple[int, bytes]]:

@@ -155,11 +155,11 @@ class Update:
             case ev.UserMessageAdded() | ev.AssistantMessageStarted():
                 begun = self._rows.put(self._message(span, event, span.first))
                 if isinstance(event, ev.AssistantMessageStarted) and not self._is_copy(span, event):
-                    reply = self._is_first(span, "reply", event.message)
+                    reply = self._telling(span, "reply", event.message)
                     self._rows.spend(begun.stream, span.first, span.time, begun.tool, reply=reply)
             case ev.MessageFinished(error=MessageError(name=name)) if name != "aborted":  # a stop is no error
                 model = self._find(span, "message", event.message).tool
-                error = self._is_first(span, "error", event.message)
+                error = self._telling(span, "error", event.message)
                 self._rows.spend(self._stream(span), span.first, span.time, model, error=error)
             case ev.UsageRecorded():
                 error = event.failed and event.message is None  # else its reply ends with one
@@ -210,8 +210,8 @@ class Update:
             return False
         return begun.seen < self._find(span, "message", begun.reply_to).begun
 
-    def _is_first(self, span: Span, kind: str, message: str) -> bool:
-        """Whether no fork of one session told this of a message before.
+    def _telling(self, span: Span, kind: str, message: str) -> int:
+        """Return 1 if no fork of one session told this of a message before, else -1.
 
         An import into a fork tells again what came behind the fork.
         """
@@ -219,7 +219,7 @@ class Update:
             *_, (eldest, _) = forked_from(self._log, span.session)
             self._eldest[span.session] = eldest.session
         name = name_of(kind, f"{self._eldest[span.session]} {message}")
-        return self._rows.is_first(name, self._stream(span), span.first)
+        return self._rows.telling(name, self._stream(span), span.first)
 
     def _say(
         self,

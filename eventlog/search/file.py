@@ -6,8 +6,8 @@ name takes its place, so a process that still has the old one open harms no othe
 
 The words of a text are in `words`, a full-text table that stores no text. The number of a row says
 when the text was said: the second, times `SLOTS`, and a free place in it. So the newest hits are
-found first without looking at the others. `spent` has what each model call used, by day, and
-`told` where a reply began first.
+found first without looking at the others. `spent` has what each model call used, by day, `told`
+where a reply began first, and `retold` where forks tell it again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eventlog.errors import BusyError, DamagedError, EventlogError, StorageError
 MEMORY = ":memory:"
 SLOTS = 16
 """Rows of a second; those over that take the next free number."""
-_VERSION = 5
+_VERSION = 6
 """Version of the tables, and of what is a word: change it with either."""
 _LOCK = "search.lock"
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
@@ -59,6 +59,8 @@ CREATE TABLE spent (
     PRIMARY KEY (day, stream, version)
 ) WITHOUT ROWID;
 CREATE TABLE told (name INTEGER PRIMARY KEY, stream INTEGER NOT NULL, version INTEGER NOT NULL);
+CREATE TABLE retold (name INTEGER NOT NULL, stream INTEGER NOT NULL, version INTEGER NOT NULL,
+    PRIMARY KEY (name, stream, version)) WITHOUT ROWID;
 CREATE TABLE crowded (second INTEGER PRIMARY KEY, next INTEGER NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5 (
     text, tags, content='', tokenize="unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"

@@ -166,8 +166,8 @@ class Rows:
         time: int,
         model: int,
         *,
-        reply: bool = False,
-        error: bool = False,
+        reply: int = 0,
+        error: int = 0,
         call: UsageRecorded | None = None,
     ) -> None:
         """Count a reply that begins, an error, or a model call on the day of its event."""
@@ -178,10 +178,13 @@ class Rows:
         flags = reply, error, one is not None, one is not None and one.failed
         self.spent.append((second_of(time) // 86_400, stream, version, model, *flags, *counts, cost))
 
-    def is_first(self, name: int, stream: int, version: int) -> bool:
-        """Whether this event is the first of a name; notes the name."""
+    def telling(self, name: int, stream: int, version: int) -> int:
+        """Return 1 if this event is the first of a name, else -1; notes the event."""
         self.connection.execute("INSERT OR IGNORE INTO told VALUES (?, ?, ?)", (name, stream, version))
-        return bool(self._one("SELECT stream, version FROM told WHERE name = ?", name) == (stream, version))
+        if self._one("SELECT stream, version FROM told WHERE name = ?", name) == (stream, version):
+            return 1
+        self.connection.execute("INSERT OR IGNORE INTO retold VALUES (?, ?, ?)", (name, stream, version))
+        return -1
 
     # -- texts ---------------------------------------------------------------------------------
 

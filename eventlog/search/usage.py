@@ -25,7 +25,15 @@ _counts_of = attrgetter(*COUNTS, *(f"tokens.{name}" for name in TOKENS))
 _EXACT = Context(prec=200)
 _READ = "s.input + s.cache_read + s.cache_write"
 _UNPRICED = "(s.call AND s.cost IS NULL)"
-_SUMS = ("reply", "error", "call", "failed", _UNPRICED, *TOKENS)
+_COUNTED = "(s.{0} > 0 OR s.{0} < 0 AND (s.stream, s.version) IN (SELECT stream, version FROM counted))"
+_SUMS = (_COUNTED.format("reply"), _COUNTED.format("error"), "call", "failed", _UNPRICED, *TOKENS)
+_RETOLD = (
+    "WITH erased AS (SELECT value FROM json_each(?)), again AS ("
+    "SELECT r.stream, r.version, row_number() OVER (PARTITION BY r.name ORDER BY r.stream, r.version) AS place"
+    " FROM retold r JOIN told t USING (name) WHERE t.stream IN erased AND r.stream NOT IN erased)"
+    ", counted AS (SELECT stream, version FROM again WHERE place = 1)"
+)
+"""Events that count because the sessions that told the same before are erased."""
 
 
 class DayUsage(msgspec.Struct, frozen=True):
@@ -78,23 +86,21 @@ def usage_by_day(
     model: str | None,
 ) -> tuple[DayUsage, ...]:
     """Return the usage of the days that begin within a time, without that of erased sessions."""
-    conditions = ["s.day >= ?", "s.day < ?"]
-    values: list[object] = [-(-(since or 0) // DAY), 1 << 40 if until is None else -(-until // DAY)]
+    streams = {str(stream): str(name) for stream, name in connection.execute("SELECT id, name FROM streams")}
+    erased = json.dumps([int(stream) for stream, name in streams.items() if _erased(log, name)])
+    conditions = ["s.stream NOT IN erased", "s.day >= ?", "s.day < ?"]
+    values: list[object] = [erased, -(-(since or 0) // DAY), 1 << 40 if until is None else -(-until // DAY)]
     for column, name in (("t.scope", scope), ("s.model", model)):
         if name is not None:
             conditions.append(f"{column} = ?")
             values.append(label_of(connection, name))
-    streams = {str(stream): str(name) for stream, name in connection.execute("SELECT id, name FROM streams")}
-    erased = [int(stream) for stream, name in streams.items() if _erased(log, name)]
-    conditions.append("s.stream NOT IN (SELECT value FROM json_each(?))")
-    values.append(json.dumps(erased))
     labels = {
         number: bytes(name).decode("utf-8", "surrogatepass")
         for number, name in connection.execute("SELECT id, name FROM labels")
     }
     known = {label: rated for label, name in labels.items() if (rated := models.get(name)) is not None}
     question = (
-        f"SELECT s.day, t.scope, s.model, {_tier(known)}, group_concat(s.cost), group_concat(DISTINCT s.stream),"  # noqa: S608 - numbers only
+        f"{_RETOLD} SELECT s.day, t.scope, s.model, {_tier(known)}, group_concat(s.cost), group_concat(DISTINCT s.stream),"  # noqa: S608 - numbers only
         f" {', '.join(f'sum({name})' for name in _SUMS)}"
         f" FROM spent s JOIN streams t ON t.id = s.stream WHERE {' AND '.join(conditions)} GROUP BY 1, 2, 3, 4"
     )

@@ -10,7 +10,7 @@ import json
 import secrets
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
@@ -159,13 +159,22 @@ def _schema_digest(reader: SessionReader, salt: bytes, facts: PartFacts, tools: 
 def _schema_of(tools: Json, name: str) -> str:
     """Return name and parameters of a tool as canonical JSON, alike in any provider's form.
 
-    All of a function without parameters, as a provider's own tool is; "" without one.
+    Gemini may have the types of a schema in upper case. All of a function without parameters, as a
+    provider's own tool is; "" without one.
     """
     function = next((each for each in functions_in(tools) if each.get("name") == name), None)
     if function is None:
         return ""
     parameters = parameters_of(function)
-    return json.dumps(function if parameters is None else [name, parameters], sort_keys=True)
+    if parameters is None:
+        return json.dumps(function, sort_keys=True)
+    lower = json.loads(json.dumps(parameters), object_hook=_with_lower_type)
+    return json.dumps([name, lower], sort_keys=True)
+
+
+def _with_lower_type(schema: dict[str, Any]) -> dict[str, Any]:
+    kind = schema.get("type")
+    return {**schema, "type": kind.lower()} if isinstance(kind, str) else schema
 
 
 def call_digest(salt: bytes, tool: str, arguments: Json, schema: bytes) -> bytes:

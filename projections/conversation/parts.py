@@ -110,6 +110,11 @@ class ToolPart(PartBase, array_like=True, gc=False, tag="t"):
         """Whether it was asked and has not begun to run."""
         return self.status in {"asked", "allowed"}
 
+    @property
+    def shown_title(self) -> str:
+        """The title; "" of a redacted call."""
+        return "" if self.redacted else self.title
+
 
 class FilePart(PartBase, array_like=True, gc=False, tag="f"):
     """A file of the user's, or of the model's."""

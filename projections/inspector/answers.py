@@ -195,10 +195,10 @@ def window_now(room: Room, _query: Query) -> dict[str, Any]:
     from projections.loop.context.window import ContextWindow
 
     with room.report_lock:
-        version = room.session.version
-        if room.report is None or room.report[0] != version:
+        moment = room.session.version, room.gone()
+        if room.report is None or room.report[0] != moment:
             report = window_report(ContextWindow(room.session), largest=12)
-            room.report = version, shortened(report.as_json(), _REQUEST_TEXT)
+            room.report = moment, shortened(report.as_json(), _REQUEST_TEXT)
         return room.report[1]
 
 

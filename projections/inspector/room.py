@@ -65,14 +65,14 @@ class Room:
         self.lock: RLock = RLock()
         self.series: WindowSeries | None = None
         self.report_lock: RLock = RLock()
-        self.report: tuple[int, dict[str, Any]] | None = None
-        """The newest report on the window, and its version."""
+        self.report: tuple[object, dict[str, Any]] | None = None
+        """The newest report on the window, and of which version and what was `gone`."""
         self.verdicts: Counter[str] = Counter()
         """How many requests match their digests, and how many do not, of those checked so far."""
         self._audit: Iterator[AuditedStep] | None = None
         self._history = self._new_history()
         self._gone: object = None
-        """Records forgotten and parts redacted, inherited ones included, when it was looked at."""
+        """All that was `gone` when it was looked at last."""
         self._follower: TargetFollower | None = None
         self._states: OrderedDict[int, Conversation] = OrderedDict()
         self._readers: OrderedDict[tuple[int, int], Iterator[Told]] = OrderedDict()
@@ -87,10 +87,13 @@ class Room:
     def _new_history(self) -> History:
         return History(self.session.store.host.models)
 
+    def gone(self) -> object:
+        """Return the records forgotten and the parts redacted by now, inherited ones included."""
+        return self.session.reader.forgotten(), self.session.reader.redactions()
+
     def refresh(self) -> None:
         """Let go of all that has in it what was redacted or forgotten since it was read."""
-        reader = self.session.reader
-        gone = reader.forgotten(), reader.redactions()
+        gone = self.gone()
         if gone != self._gone:
             self.rest()
             self.series, self.verdicts = None, Counter()
@@ -230,6 +233,8 @@ class Rooms:
             others = [*islice(reversed(self._rooms.values()), _ROOMS, None)] if is_new else []
         for other in others:
             if other.lock.acquire(blocking=False):  # else it is in use
-                other.rest()
-                other.lock.release()
+                try:
+                    other.rest()
+                finally:
+                    other.lock.release()
         return room

@@ -122,7 +122,7 @@ def own_messages(session: Session) -> set[str]:
     """Return the ids of a session's messages without those that a fork inherited."""
     version = session.version
     ranges, tally = session.reader.effective_ranges(version), _Tally()
-    for span in session.reader.spans(version - session.info.events, version):
+    for span in session.reader.spans(session.info.forked_at or 0, version):
         if not isinstance(span.item, DeltaRun) and covers(ranges, span.first):
             tally.count(span.item)
     return set(tally.roles)
@@ -133,7 +133,7 @@ def session_stats(session: Session) -> SessionStats:
     require(Session, session, "statistics are those of a Session")
     info, models = session.info, session.store.host.models
     version = session.version
-    base, ranges, tally = version - info.events, session.reader.effective_ranges(version), _Tally()
+    base, ranges, tally = info.forked_at or 0, session.reader.effective_ranges(version), _Tally()
     kinds: Counter[str] = Counter()
     deltas = characters = 0
     spending: tuple[list[Span], list[Span]] = ([], [])
@@ -155,7 +155,7 @@ def session_stats(session: Session) -> SessionStats:
     messages = Counter(tally.roles.values())
     return SessionStats(
         version=version,
-        events=info.events,
+        events=version - base,
         inherited=base,
         hidden=version - sum(last - first + 1 for first, last in ranges),
         kinds=dict(kinds.most_common()),

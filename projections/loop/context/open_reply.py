@@ -135,10 +135,13 @@ def unrecorded(error: CallError) -> str:
 
 
 def told(error: Exception) -> str:
-    """Return the name of an error, and its text unless that cannot be read."""
+    """Return the name of an error, and its text unless that cannot be read.
+
+    At most as much as a body takes.
+    """
     name = type(error).__name__
     try:
-        return f"{name}: {error}"
+        return f"{name}: {error}"[: MAX_BODY_BYTES // 4]
     except Exception:  # noqa: BLE001  # an error of the program's, of any class
         return name
 
@@ -153,11 +156,7 @@ def fail(state: WindowState, call: ToolCall, error: Exception) -> None:
 def fail_with(
     state: WindowState, call: ToolCall, error: str, *, interrupted: bool = False, metadata: str | None = None
 ) -> None:
-    """Record a text as the failure of a call; of one that is too long the whole is its output.
-
-    At most as much as a body takes.
-    """
-    error = error[: MAX_BODY_BYTES // 4]
+    """Record a text as the failure of a call; of one that is too long the whole is its output."""
     cut = state.truncation(error, call.id, is_error=True)
     shown, whole = (error, None) if cut is None else (str(cut.preview), error)
     call.fail(shown, interrupted=interrupted, output=whole, metadata=metadata)

@@ -308,7 +308,7 @@ def _of_call(message: Message, part: ToolPart, tokens: int, resolve: Resolver | 
         "tool",
         tokens,
         part.tool,
-        part.title,
+        part.shown_title,
         part.pruned or part.arguments_pruned,
         part.full is not None,
         "" if resolve is None else opening(arguments(resolve(part.input))),

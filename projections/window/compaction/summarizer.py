@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import (
     AsyncIterable,
@@ -19,8 +20,9 @@ from collections.abc import (
     Iterator,
 )
 from concurrent.futures import wait
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from contextvars import ContextVar
+from functools import cache
 from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
 from typing import Any, TypeAlias, TypeVar
 
@@ -38,6 +40,9 @@ MOST_PIECES = 1_000_000
 """Pieces of a summary at most, empty ones counted."""
 HOME: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("the program's event loop", default=None)
 """Loop whose client an async summariser shares: connections belong to one loop."""
+_here = threading.local()
+_starting = threading.Lock()
+os.register_at_fork(before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_starting.release)
 
 
 class ToolCalled(msgspec.Struct, frozen=True):
@@ -69,9 +74,9 @@ def pieces(
 
     `SummarizerRefusedError` for an answer that is over `LONGEST_SUMMARY` or `MOST_PIECES`, and may
     have no end. An async summariser runs on the loop `home` while that runs in another thread, else
-    on an event loop of its own in a thread of its own, so this works wherever it is called from, a
-    running loop included (which then waits). Closing the iterator early closes the summariser's, so
-    a request on its way is given up.
+    on one that all others of the process share, in a thread of its own: this works wherever it is
+    called from, a running loop included (which then waits). Closing the iterator early closes the
+    summariser's, so a request on its way is given up.
     """
     answer = summarizer(request)
     if isinstance(answer, (AsyncIterable, Awaitable)):
@@ -129,12 +134,10 @@ class _Answer:
 
 def driven(answer: Summary, home: asyncio.AbstractEventLoop | None) -> Iterator[Piece]:
     """Yield the pieces of an async answer; see `pieces`."""
-    own = None if home is not None and home.is_running() and home is not _running() else asyncio.new_event_loop()
-    loop = own or home
-    assert loop is not None
-    thread = threading.Thread(target=loop.run_forever, name="summarizer", daemon=True)
-    if own is not None:
-        thread.start()
+    loop = home
+    if loop is None or not loop.is_running() or loop is _running():
+        with _starting:
+            loop = _shared_loop(os.getpid(), getattr(_here, "depth", 0))
     reading = _Answer(answer)
     taking: list[asyncio.Task[Any]] = []
 
@@ -154,15 +157,27 @@ def driven(answer: Summary, home: asyncio.AbstractEventLoop | None) -> Iterator[
             yield piece
     finally:
         try:
-            with suppress(ConnectionError) if own is None else nullcontext():  # its end has closed the answer
-                run(_shut(reading, taking, alone=own is not None))
+            with suppress(ConnectionError):  # the end of the loop has closed the answer
+                run(_shut(reading, taking))
         finally:
-            if own is not None:
-                own.call_soon_threadsafe(own.stop)
-                thread.join()
-                own.close()
             if iscoroutine(answer) and getcoroutinestate(answer) == CORO_CREATED:  # no loop was there to begin it
                 answer.close()
+
+
+@cache
+def _shared_loop(_process: int, depth: int) -> asyncio.AbstractEventLoop:
+    """Return an event loop that never ends: a client's connections belong to one loop.
+
+    At a `depth` are those that a summariser drives from within the loop of the depth before.
+    """
+    loop = asyncio.new_event_loop()
+
+    def run() -> None:
+        _here.depth = depth + 1
+        loop.run_forever()
+
+    threading.Thread(target=run, name="summarizer", daemon=True).start()
+    return loop
 
 
 def _running() -> asyncio.AbstractEventLoop | None:
@@ -178,20 +193,13 @@ async def _step(reading: _Answer, taking: list[asyncio.Task[Any]]) -> Piece | No
     return await reading.step()
 
 
-async def _shut(reading: _Answer, taking: list[asyncio.Task[Any]], *, alone: bool) -> None:
-    """Close the answer; cancel an interrupted step, and if `alone` all tasks of the loop."""
-    await _cancelled(task for task in taking if not task.done())
-    await reading.close()
-    if alone:
-        await _cancelled(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
-        await asyncio.get_running_loop().shutdown_asyncgens()
-
-
-async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    given_up = [*tasks]
+async def _shut(reading: _Answer, taking: list[asyncio.Task[Any]]) -> None:
+    """Close the answer; cancel an interrupted step."""
+    given_up = [task for task in taking if not task.done()]
     for task in given_up:
         task.cancel()
     await asyncio.gather(*given_up, return_exceptions=True)
+    await reading.close()
 
 
 class _Limits:

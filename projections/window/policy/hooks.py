@@ -62,8 +62,8 @@ def messages_by(hook: MessagesHook, messages: Sequence[NeutralMessage]) -> list[
     A provider refuses these. Those that were alone before stay.
     """
     changed = each(hook([*messages]), "the hook `messages` returns a list of NeutralMessage")
-    alone = [messages[at].parts[number] for at, number in _alone(messages)]
-    lost = {(at, number) for at, number in _alone(changed) if changed[at].parts[number] not in alone}
+    alone = {(type(part), part.call) for _, part in _alone(messages)}
+    lost = {place for place, part in _alone(changed) if (type(part), part.call) not in alone}
     if not lost:
         return [*changed]
     whole: list[NeutralMessage] = []
@@ -74,17 +74,17 @@ def messages_by(hook: MessagesHook, messages: Sequence[NeutralMessage]) -> list[
     return whole
 
 
-def _alone(messages: Sequence[NeutralMessage]) -> Iterator[tuple[int, int]]:
-    """Yield message and part of each call without a result, or result without a call."""
-    waiting: dict[str, list[tuple[int, int]]] = {}
+def _alone(messages: Sequence[NeutralMessage]) -> Iterator[tuple[tuple[int, int], Call | Result]]:
+    """Yield the place of each call without a result, or result without a call, and itself."""
+    waiting: dict[str, list[tuple[tuple[int, int], Call]]] = {}
     for at, message in enumerate(messages):
         for number, part in enumerate(message.parts):
             if isinstance(part, Call):
-                waiting.setdefault(part.call, []).append((at, number))
+                waiting.setdefault(part.call, []).append(((at, number), part))
             elif isinstance(part, Result) and waiting.get(part.call):
                 waiting[part.call].pop()
             elif isinstance(part, Result):
-                yield at, number
+                yield (at, number), part
     for places in waiting.values():
         yield from places
 

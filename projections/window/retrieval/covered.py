@@ -100,6 +100,6 @@ def _parts(message: Message) -> Iterator[CoveredPart]:
         if part.removed:
             continue
         if isinstance(part, ToolPart):
-            yield CoveredPart(part.id, "tool", part.tool, part.title, part.pruned)
+            yield CoveredPart(part.id, "tool", part.tool, part.shown_title, part.pruned)
         elif isinstance(part, (TextPart, ReasoningPart, FilePart, SubtaskPart)):
             yield CoveredPart(part.id, kind_of_part(part))

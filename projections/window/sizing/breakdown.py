@@ -280,7 +280,9 @@ class _Sizer:
             return PartSize(part.id, message.id, kind, tokens, pruned=is_cleared, words=self._words(said))
         self._add(part, sums)
         cleared = (part.pruned or part.arguments_pruned, part.full is not None)
-        return PartSize(part.id, message.id, kind, tokens, part.tool, part.title, *cleared, words=self._words(said))
+        return PartSize(
+            part.id, message.id, kind, tokens, part.tool, part.shown_title, *cleared, words=self._words(said)
+        )
 
     def _add(self, part: ToolPart, sums: dict[str, int]) -> None:
         """Add a call to the sums of its tool."""

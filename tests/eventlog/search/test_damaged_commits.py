@@ -13,6 +13,7 @@ import eventlog
 from eventlog.log.commit import Commit
 from eventlog.log.embedded.engine import EmbeddedLog
 from projections.verify.verify import verify
+from tests.eventlog.integrity.test_repaired_appends import FIRST, lose
 
 LIMIT = 1000
 
@@ -121,3 +122,18 @@ def test_a_search_goes_on_beside_damaged_commits(tmp_path: Path, *, known: bool,
         with eventlog.open(path, keys=keys) as store:
             assert set(store.search("common").damaged) - {"fork"} == wrong, "by the next program, too"
     assert partly
+
+
+def test_an_erased_session_is_damaged_while_a_fork_shows_it(tmp_path: Path) -> None:
+    """A search names no session that has nothing to show."""
+    with eventlog.open(tmp_path) as store:
+        store.create_session(id="a").user(FIRST)
+        store.session("a").fork(id="fork")
+        store.vacuum()
+    lose(tmp_path, FIRST)
+    with eventlog.open(tmp_path) as store:
+        assert store.search("common").damaged == ("a",)
+        store.erase("a", forks="keep")
+        assert store.search("common").damaged == ("a",)
+        store.erase("fork")
+        assert store.search("common").damaged == ()

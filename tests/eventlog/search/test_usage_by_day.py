@@ -193,6 +193,28 @@ def test_a_fork_and_a_rollback_count_once_what_was_spent(store: Store) -> None:
     agree(store)
 
 
+@pytest.mark.parametrize("order", [["parent", "first"], ["first", "parent"]])
+def test_what_forks_tell_again_counts_once_without_the_erased(store: Store, order: list[str]) -> None:
+    """A reply and its error count for one session that told them, as long as one is left."""
+    session = store.create_session(id="parent")
+    asked = session.user("go")
+    begun, broken = ev.AssistantMessageStarted("r", asked), MessageError("broken", "x")
+    forks = [session.fork(id=name) for name in ("first", "second")]
+    for each in (session, *forks):
+        with each.lease() as lease:
+            each.executor.command([begun, ev.MessageFinished("r", None, broken)], lease=lease)
+
+    def counted() -> list[tuple[int, int]]:
+        return [(day.replies, day.errors) for day in store.usage_by_day(wait=None).days]
+
+    assert counted() == [(1, 1)]
+    for name in order:
+        store.erase(name, forks="keep")
+        assert counted() == [(1, 1)]
+    store.erase("second")
+    assert counted() == []
+
+
 def test_users_of_a_tenant_are_apart_and_its_sum_is_theirs(store: Store) -> None:
     """With the scope "tenant/user" lists, search and erasure are for one user."""
     for number, scope in enumerate(("acme/ann", "acme/bob", "acme 2/ann"), 1):

@@ -234,6 +234,7 @@ def test_another_schema_asks_again(engine: Engine) -> None:
 
 
 PARAMETERS: dict[str, object] = {"type": "object", "properties": {"name": {"type": "string"}}}
+UPPER = json.dumps(PARAMETERS).replace('"object"', '"OBJECT"').replace('"string"', '"STRING"')
 FUNCTION = {"name": "drop", "description": "Drops.", "parameters": PARAMETERS}
 WRAPPINGS: list[dict[str, object]] = [
     {"name": "drop", "description": "Drops a table.", "input_schema": PARAMETERS},
@@ -241,6 +242,7 @@ WRAPPINGS: list[dict[str, object]] = [
     {"type": "function", "strict": True, **FUNCTION},
     {"functionDeclarations": [{"name": "read"}, FUNCTION]},
     {"function_declarations": [{"name": "drop", "parameters_json_schema": PARAMETERS}]},
+    {"functionDeclarations": [{"name": "drop", "parameters": json.loads(UPPER)}]},
 ]
 
 

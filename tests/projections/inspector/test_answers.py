@@ -380,6 +380,20 @@ def test_what_is_redacted_is_in_no_answer(store: Store) -> None:
     assert "xyzzy" not in json.dumps(asked)
 
 
+def test_a_report_on_the_window_has_nothing_redacted(store: Store) -> None:
+    """Also that on a fork, whose version stays when its parent redacts."""
+    session = store.create_session(id="s")
+    session.user("look")
+    with session.assistant() as reply:
+        call = reply.tool("read", call_id="c", input={"path": "xyzzy"})
+        call.succeed("xyzzy", title="xyzzy")
+        reply.finish()
+    room = Room(store, session.fork().id)
+    assert "xyzzy" in json.dumps(answers.window_now(room, {}))
+    session.redact(call.id)
+    assert "xyzzy" not in json.dumps(answers.window_now(room, {}))
+
+
 def talk(session: Session) -> None:
     """Let a loop answer once."""
     with ContextWindow(session, model="acme/one", limits=eventlog.Limits()) as window:

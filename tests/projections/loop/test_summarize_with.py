@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, ClassVar
 
+import httpx2 as httpx
 import pytest
 
 import eventlog
@@ -215,3 +220,57 @@ def test_a_window_compacts_with_it(way: Any) -> None:
             if isinstance(each.event, eventlog.events.UsageRecorded)
         ]
         assert used == [Tokens(50, 20)]
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Refuses every other request; connections stay open."""
+
+    protocol_version = "HTTP/1.1"
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        """Answer with a text, or a failure that passes."""
+        self.rfile.read(int(self.headers["content-length"]))
+        self.asked.append(self.path)
+        message = {"role": "assistant", "content": "Notes"}
+        body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+        self.send_response(503 if len(self.asked) % 2 else 200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def server() -> Generator[str]:
+    """The address of a server that answers."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as found:
+        thread = Thread(target=found.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{found.server_port}/"
+        finally:
+            found.shutdown()
+            thread.join()
+
+
+def test_a_client_of_asyncio_serves_all_summaries_of_blocking_code() -> None:
+    """Connections belong to one event loop: that of all attempts and all summaries."""
+    with server() as address:
+        client = httpx.AsyncClient()
+
+        async def ask(_request: ModelRequest) -> Any:
+            return (await client.post(address, json={})).raise_for_status().json()
+
+        async def close(_request: SummaryRequest) -> str:
+            await client.aclose()
+            return ""
+
+        summarizer = summarize_with(ask, sleep=lambda _seconds: None)
+        try:
+            found = [[*pieces(summarizer, REQUEST)] for _ in range(2)]
+        finally:
+            assert not [*pieces(close, REQUEST)]
+    assert (found, len(Answers.asked)) == ([["Notes"], ["Notes"]], 4)

@@ -465,3 +465,19 @@ async def test_a_deleted_session_leaves_no_byte(tmp_path: Path) -> None:
     assert [text for text in ("state", "text", "delta", "artifact") if files_with(engine.path, f"secret-{text}")] == []
     assert (await service.create_session(**CHAT)).state == {"app:k": "stays"}
     engine.close()
+
+
+async def test_users_whose_names_look_alike_have_scopes_of_their_own(engine: Engine) -> None:
+    """An erasure of one user's scope leaves a user of another app, whatever slashes their names have."""
+    store = engine.open()
+    service = EverdeltaSessionService(store)
+    users = [("shop", "eu/ann"), ("shop/eu", "ann"), ("shop", "eu%2Fann")]
+    for app, user in users:
+        await service.create_session(app_name=app, user_id=user, session_id="1")
+        await EverdeltaArtifactService(store).save_artifact(
+            app_name=app, user_id=user, session_id="2", filename="f", artifact=types.Part(text="kept")
+        )
+    assert len({info.scope for info in store.sessions()}) == len(users)
+    store.erase_scope(service.session(*users[0], "1").info.scope)
+    found = [await got(service, app_name=app, user_id=user, session_id="1") for app, user in users]
+    assert [session is None for session in found] == [True, False, False]

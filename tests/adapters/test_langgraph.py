@@ -402,6 +402,23 @@ def test_run_that_is_deleted_meanwhile_leaves_nothing(engine: Engine, durability
     assert list(deleting.store.sessions()) == []
 
 
+def test_a_turn_is_taken_back_from_an_earlier_checkpoint(engine: Engine) -> None:
+    """A run of an earlier config hides the turn in state and view; its scope stays."""
+    saver = EverdeltaSaver(store := engine.open())
+    store.open_session((FORMAT, "t"), scope="alice")
+    graph = graph_of(saver)
+    graph.invoke(said("first"), CONFIG)
+    kept = graph.get_state(CONFIG).config
+    graph.invoke(said("wrong"), CONFIG)
+    saver.session("t").rollback(saver.version(kept))
+    assert (len(graph.get_state(CONFIG).values["messages"]), len(ModelView.of(saver.session("t")))) == (4, 2)
+    graph.invoke(said("right"), kept)
+    texts = [message.text for message in graph.get_state(CONFIG).values["messages"]]
+    assert texts == ["first", "well", "right", "well"]
+    assert viewed(ModelView.of(saver.session("t"))) == listed(graph.get_state(CONFIG).values["messages"])
+    assert [info.scope for info in store.sessions()] == ["alice"]
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_run_is_whole_however_slow_the_disk(is_async: bool) -> None:
     """What a task wrote waits for its checkpoint, which a slow machine puts late."""

@@ -468,7 +468,7 @@ async def test_a_deleted_session_leaves_no_byte(tmp_path: Path) -> None:
 
 
 async def test_users_whose_names_look_alike_have_scopes_of_their_own(engine: Engine) -> None:
-    """An erasure of a user's scope leaves users of other apps, whatever slashes their names have."""
+    """An erasure of a user's scope leaves users of other apps, whatever their names."""
     store = engine.open()
     service = EverdeltaSessionService(store)
     users = [("shop", "eu/ann"), ("shop/eu", "ann"), ("shop", "eu%2Fann")]

@@ -33,7 +33,7 @@ EPOCH = 0x01B21DD213814000
 PATIENCE = 30.0
 """Seconds that what a task wrote waits for its checkpoint, which LangGraph may put later."""
 SHORT = 1.0
-"""Seconds that it waits where a put of the thread has failed: LangGraph may begin no other."""
+"""Seconds that it waits once a put of the thread failed: no other may come."""
 
 
 class Threads:

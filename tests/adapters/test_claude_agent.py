@@ -459,7 +459,7 @@ def test_a_mirrored_run_is_resumed(run: Callable[..., Any], engine: Engine, tmp_
 
 
 async def test_a_sidechain_has_the_scope_of_its_session(engine: Engine) -> None:
-    """A user's scope, given before the first entry, is that of sub-agents' transcripts as well."""
+    """A scope given before the first entry is that of sub-agents, too."""
     store = EverdeltaSessionStore(engine.open())
     store.store.open_session((MAIN, f"{KEY['project_key']}/{KEY['session_id']}"), scope="alice")
     for key in (KEY, SUB, {**KEY, "session_id": "other"}):

@@ -55,7 +55,7 @@ def answer_of_langgraph(store: eventlog.Store, about: dict[str, Any]) -> eventlo
     [({}, "0.00105", ("mine",)), ({"token_usage": {"cost": 0.25}}, "0.25", ())],
 )
 def test_a_call_that_a_framework_tells_is_priced(about: dict[str, Any], cost: str, catalogues: tuple[str, ...]) -> None:
-    """The usage of a LangGraph answer has the store's price, unless the provider told its cost."""
+    """LangGraph's answers have the store's price, unless the provider told one."""
     with eventlog.open("memory:", prices=prices) as store:
         session = answer_of_langgraph(store, about)
         assert (session.info.cost, session.info.unpriced) == (Decimal(cost), 0)
@@ -64,7 +64,7 @@ def test_a_call_that_a_framework_tells_is_priced(about: dict[str, Any], cost: st
 
 @pytest.mark.parametrize("step", [1, 3])
 def test_an_answer_that_claude_tells_in_pieces_is_priced_once(step: int) -> None:
-    """Records that repeat and correct an answer's usage cost what its last one says."""
+    """Records that repeat and correct an answer's usage cost what the last says."""
     key = SessionKey(project_key="-w", session_id="s")
     entries: list[Any] = [
         {
@@ -90,7 +90,7 @@ def test_an_answer_that_claude_tells_in_pieces_is_priced_once(step: int) -> None
 
 
 def test_a_cost_that_pydantic_ai_reports_stays() -> None:
-    """A response's cost is that of the call; tokens of the cache are not counted twice."""
+    """A response's cost is the call's; tokens of the cache are not counted twice."""
     usage = RequestUsage(
         input_tokens=130,
         cache_read_tokens=100,

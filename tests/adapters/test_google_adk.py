@@ -468,7 +468,7 @@ async def test_a_deleted_session_leaves_no_byte(tmp_path: Path) -> None:
 
 
 async def test_users_whose_names_look_alike_have_scopes_of_their_own(engine: Engine) -> None:
-    """An erasure of a user's scope leaves users of other apps, whatever their names."""
+    """Erasing one user leaves users of other apps, whichever slashes their names have."""
     store = engine.open()
     service = EverdeltaSessionService(store)
     users = [("shop", "eu/ann"), ("shop/eu", "ann"), ("shop", "eu%2Fann")]
@@ -481,3 +481,17 @@ async def test_users_whose_names_look_alike_have_scopes_of_their_own(engine: Eng
     store.erase_scope(service.session(*users[0], "1").info.scope)
     found = [await got(service, app_name=app, user_id=user, session_id="1") for app, user in users]
     assert [session is None for session in found] == [True, False, False]
+
+
+async def test_shared_state_set_to_none_leaves_no_byte(tmp_path: Path) -> None:
+    """After an event that sets a user's state to None, an erasure and a scrub, no file has it."""
+    place = Engine("embedded", tmp_path)
+    store = place.open()
+    service = EverdeltaSessionService(store)
+    session = await service.create_session(**CHAT, state={"user:address": "5 elm street"})
+    await service.append_event(session, told(user_address="6 elm street"))
+    await service.append_event(session, told(user_address=None))
+    store.erase_scope("app/u1")
+    store.scrub()
+    assert files_with(place.path, "elm street") == []
+    place.close()

@@ -421,7 +421,7 @@ def test_a_turn_is_taken_back_from_an_earlier_checkpoint(engine: Engine) -> None
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_run_is_whole_however_slow_the_disk(is_async: bool) -> None:
-    """What a task wrote waits for its checkpoint, which a slow machine puts late."""
+    """A write of a task waits for its checkpoint, which a slow machine puts late."""
 
     class Slow(EverdeltaSaver):
         def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:

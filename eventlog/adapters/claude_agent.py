@@ -173,7 +173,8 @@ class EverdeltaSessionStore:
             if parent is None and (main := session_of(self.store, key.main.name)) is not None:
                 parent = main.id
         found = (entry["cwd"] for entry in entries if is_object(entry) and isinstance(entry.get("cwd"), str))
-        session = self.store.open_session(key.name, scope=key.project, directory=next(found, ""), parent=parent)
+        scope = key.project if parent is None else self.store.info(parent).scope
+        session = self.store.open_session(key.name, scope=scope, directory=next(found, ""), parent=parent)
         try:
             if parent is not None:
                 self.store.info(parent)  # it may have been deleted while this one began

@@ -93,7 +93,7 @@ class EverdeltaSessionService(BaseSessionService):
     # -- in a thread ---------------------------------------------------------------------------
 
     def _create(self, key: Key, state: dict[str, Any]) -> AdkSession:
-        session = self.store.open_session(key.name, scope=f"{key.app}/{key.user}")
+        session = self.store.open_session(key.name, scope=key.scope)
         own, shared = key.parted(state)
         begun = text_of({"state": own, "time": self.store.host.clock() / 1000})
         try:

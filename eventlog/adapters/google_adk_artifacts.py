@@ -102,7 +102,7 @@ class _Artifact:
         if not self.key.session:
             return self._store.shelf(self.key.shelf).values
         if create:
-            return self._store.open_session(self.key.name, scope=f"{self.key.app}/{self.key.user}").values
+            return self._store.open_session(self.key.name, scope=self.key.scope).values
         session = session_of(self._store, self.key.name)
         return None if session is None else session.values
 

@@ -28,6 +28,11 @@ class Key(NamedTuple):
         return FORMAT, joined(*self)
 
     @property
+    def scope(self) -> str:
+        """The scope of the user's sessions, as no other app's user has it."""
+        return joined(self.app, self.user)
+
+    @property
     def shelf(self) -> str:
         """The name of the app's shelf."""
         return f"{FORMAT}/{digest_of(self.app)}"

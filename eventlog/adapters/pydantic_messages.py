@@ -18,8 +18,9 @@ from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.openai.items import call_input
 from eventlog.streams.anthropic import COMPACTION
 from eventlog.streams.openai_responses import COMPACTION as OPENAI_COMPACTION
-from eventlog.streams.records import object_of, text_of
-from eventlog.values import Attachment, File, Model, Opaque, Tokens, target_of
+from eventlog.streams.records import number_of, object_of, text_of
+from eventlog.streams.tokens import price_of
+from eventlog.values import Attachment, File, Model, Opaque, Tokens, Usage, target_of
 
 _FAILED = frozenset({"failed", "denied", "retried", "interrupted"})
 _REASONS = {"tool_call": "tool-calls", "content_filter": "content-filter"}
@@ -27,6 +28,7 @@ _SAID = frozenset({"system-prompt", "retry-prompt", "retry-feedback", "compactio
 _TOKENS = {
     "input": "input_tokens",
     "output": "output_tokens",
+    "reasoning": "output_reasoning_tokens",
     "cache_read": "cache_read_tokens",
     "cache_write": "cache_write_tokens",
 }
@@ -156,8 +158,10 @@ def _response(to: RecordBuilder, message: dict[str, Any], parts: list[dict[str, 
         elif kind == "file" and is_object(content) and (found := _mime_and_url(content)) is not None:
             to.file(File(found[0], to.batch.content(found[1])))
     usage = message.get("usage")
-    if is_object(usage):
-        to.usage(Tokens(**{name: usage.get(key) or 0 for name, key in _TOKENS.items()}))
+    if is_object(usage) and not usage.get("unmeasured_requests"):
+        tokens = {name: number_of(usage.get(key)) for name, key in _TOKENS.items()}
+        tokens["input"] = max(tokens["input"] - tokens["cache_read"] - tokens["cache_write"], 0)
+        to.usage(Usage(Tokens(**tokens), price_of(usage.get("cost"))))
     reason = text_of(message.get("finish_reason"))
     to.end(_REASONS.get(reason, reason) or None)
 

@@ -212,6 +212,7 @@ class Feed:
                 base=base,
                 seen=seen,
                 number_of=self._number_of,
+                priced=executor.host.priced,
             )
             if not settles:
                 require_none_open(conversation, self.session.id)

@@ -36,7 +36,7 @@ from eventlog.records.state_questions import (
 )
 from eventlog.records.unseen import NumberOf, Seen, Unseen
 from eventlog.state.state import GOES_ON, State
-from eventlog.values import Content, MessageError, Text, Tokens, Usage
+from eventlog.values import Content, MessageError, Model, Text, Tokens, Usage
 
 if TYPE_CHECKING:
     from eventlog.events import Event
@@ -83,16 +83,18 @@ class ToldConversation(Conversation):
         base: int,
         seen: Seen | None,
         number_of: NumberOf,
+        priced: Callable[[Usage, Model | None], tuple[Usage, str]],
     ) -> None:
         """Go on from the state that `ask` asks; `earlier` reads what no state has.
 
-        `base` is the version before the first event, `number_of` the record that has a version.
+        `base` is the version before the first event, `number_of` the record that has a version,
+        `priced` a usage with its cost, and the date of the prices that gave it.
         """
         super().__init__(session, Report("", format), None, now)
         self._batch = _ToldBatch(session)
         self.batch: ImportBatch = self._batch
         self.format = format
-        self._ask, self._earlier, self._new_id = ask, earlier, new_id
+        self._ask, self._earlier, self._new_id, self._priced = ask, earlier, new_id, priced
         found: OpenThings = ask(lambda state: OpenThings(state, now))
         self.settling: list[Event] = found.settling
         self.begun: bool = found.begun
@@ -253,13 +255,12 @@ class ToldConversation(Conversation):
         return name
 
     def usage(self, time: int, usage: Usage, *, failed: bool = False, purpose: str = "turn") -> None:
-        """Record the usage of the newest answer."""
+        """Record the usage of the newest answer; of a call that was made just now, it is priced."""
         answer = self.latest
-        if answer is None:
-            super().usage(time, usage, failed=failed, purpose=purpose)
-        else:
-            step = self._finish_id(answer)
-            self.add(time, ev.UsageRecorded(usage, answer.id, step, answer.model, purpose, failed))
+        model = None if answer is None else answer.model
+        usage, date = self._priced(usage, model)
+        message, step = (None, None) if answer is None else (answer.id, self._finish_id(answer))
+        self.add(time, ev.UsageRecorded(usage, message, step, model, purpose, failed, date))
 
     def remove(self, time: int, message: str) -> bool:
         """Take a finished message out of the conversation; False if there is none of this id."""

@@ -100,10 +100,16 @@ def usage_of_gemini(given: int, read: int, said: int, thought: int, total: objec
 
 
 def price_of(found: object) -> Decimal | None:
-    """Return a price in US dollars, to the 15 digits that a float has; None for anything else.
+    """Return a price in US dollars, a number or one as a text; None for anything else.
 
-    More are what adding floats leaves: 0.1 + 0.2 is spelled 0.30000000000000004.
+    It has the 15 digits that a float has. More are what adding floats leaves: 0.1 + 0.2 is spelled
+    0.30000000000000004.
     """
+    if isinstance(found, str):
+        try:
+            found = float(found)
+        except ValueError:
+            return None
     if not isinstance(found, (int, float)) or isinstance(found, bool) or not 0 <= found < _DEAREST:
         return None
     return Decimal(f"{found:.15g}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -14,13 +15,23 @@ from agents import Agent, Model, ModelResponse, RunConfig, Runner, RunState, Usa
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+from openai.types.responses.response_usage import InputTokensDetails
 
 from eventlog.adapters.langgraph import EverdeltaSaver
 from eventlog.adapters.openai_agents import EverdeltaSession
+from projections.reports.usage import session_usage, total
 from tests.support.engines import ENGINES, Engine, places
+from tests.support.pages import PAGES
 
 engine = places(*ENGINES)
 
+USED = Usage(
+    requests=1,
+    input_tokens=100,
+    input_tokens_details=InputTokensDetails(cached_tokens=40, cache_write_tokens=0),
+    output_tokens=5,
+    total_tokens=105,
+)
 REQUEST = {"action_requests": [{"name": "drop", "args": {"table": "old"}, "description": "no undo"}]}
 
 
@@ -71,7 +82,7 @@ class Scripted(Model):
             output = ResponseFunctionToolCall(
                 arguments='{"name":"old"}', call_id="c1", name="drop_table", type="function_call"
             )
-        return ModelResponse(output=[output], usage=Usage(), response_id=None)
+        return ModelResponse(output=[output], usage=USED, response_id=None)
 
     def stream_response(self, *given: Any, **named: Any) -> Any:
         """Not used here."""
@@ -79,7 +90,7 @@ class Scripted(Model):
 
 
 def test_a_run_state_is_a_value_of_the_session(engine: Engine) -> None:
-    """A run that waits is kept as a value, and goes on in another process once."""
+    """A run that waits is a value, goes on in another process once, and its cost is told."""
     dropped: list[str] = []
 
     @function_tool(needs_approval=True)
@@ -109,8 +120,16 @@ def test_a_run_state_is_a_value_of_the_session(engine: Engine) -> None:
                 state.approve(item)
             session.session.values.drop("run state")
             result = await Runner.run(agent, state, session=session, run_config=quiet)
+            spent(session.session, result, "openai/gpt-5")
+            sums = total(session_usage(session.session).own)
+            assert (sums.calls, sums.input, sums.cache_read, sums.output) == (2, 120, 80, 10)
+            assert sums.cost > 0
             return str(result.final_output)
 
+    names: dict[str, Any] = {}
+    code = next(code for code in PAGES["eventlog/adapters/OPENAI_AGENTS.md"].split("```python") if "def spent" in code)
+    exec(compile(dedent(code.partition("  ```")[0]), "OPENAI_AGENTS.md", "exec"), names)  # noqa: S102
+    spent = names["spent"]
     asyncio.run(ask())
     assert dropped == []
     assert asyncio.run(go_on()) == "dropped"

@@ -32,7 +32,7 @@ from hypothesis import strategies as st
 
 from eventlog import CallError, NotFoundError, import_file, session_store
 from eventlog import events as ev
-from eventlog.adapters.claude_agent import EverdeltaSessionStore
+from eventlog.adapters.claude_agent import MAIN, EverdeltaSessionStore
 from eventlog.adapters.claude_uuids import uuid_of
 from eventlog.importers.common.remainder import emit
 from eventlog.maintenance import erase
@@ -456,3 +456,13 @@ def test_a_mirrored_run_is_resumed(run: Callable[..., Any], engine: Engine, tmp_
         await resumed.cleanup()
 
     run(play)
+
+
+async def test_a_sidechain_has_the_scope_of_its_session(engine: Engine) -> None:
+    """A scope given before the first entry is that of sub-agents, too."""
+    store = EverdeltaSessionStore(engine.open())
+    store.store.open_session((MAIN, f"{KEY['project_key']}/{KEY['session_id']}"), scope="alice")
+    for key in (KEY, SUB, {**KEY, "session_id": "other"}):
+        await store.append(key, prompts("a"))
+    scopes = [store.session(key).info.scope for key in (KEY, SUB, {**KEY, "session_id": "other"})]
+    assert scopes == ["alice", "alice", KEY["project_key"]]

@@ -465,3 +465,33 @@ async def test_a_deleted_session_leaves_no_byte(tmp_path: Path) -> None:
     assert [text for text in ("state", "text", "delta", "artifact") if files_with(engine.path, f"secret-{text}")] == []
     assert (await service.create_session(**CHAT)).state == {"app:k": "stays"}
     engine.close()
+
+
+async def test_users_whose_names_look_alike_have_scopes_of_their_own(engine: Engine) -> None:
+    """Erasing one user leaves users of other apps, whichever slashes their names have."""
+    store = engine.open()
+    service = EverdeltaSessionService(store)
+    users = [("shop", "eu/ann"), ("shop/eu", "ann"), ("shop", "eu%2Fann")]
+    for app, user in users:
+        await service.create_session(app_name=app, user_id=user, session_id="1")
+        await EverdeltaArtifactService(store).save_artifact(
+            app_name=app, user_id=user, session_id="2", filename="f", artifact=types.Part(text="kept")
+        )
+    assert len({info.scope for info in store.sessions()}) == len(users)
+    store.erase_scope(service.session(*users[0], "1").info.scope)
+    found = [await got(service, app_name=app, user_id=user, session_id="1") for app, user in users]
+    assert [session is None for session in found] == [True, False, False]
+
+
+async def test_shared_state_set_to_none_leaves_no_byte(tmp_path: Path) -> None:
+    """After an event that sets a user's state to None, an erasure and a scrub, no file has it."""
+    place = Engine("embedded", tmp_path)
+    store = place.open()
+    service = EverdeltaSessionService(store)
+    session = await service.create_session(**CHAT, state={"user:address": "5 elm street"})
+    await service.append_event(session, told(user_address="6 elm street"))
+    await service.append_event(session, told(user_address=None))
+    store.erase_scope("app/u1")
+    store.scrub()
+    assert files_with(place.path, "elm street") == []
+    place.close()

@@ -24,6 +24,7 @@ import eventlog
 from eventlog import AlreadyExistsError, CallError, ErasedError, FencedError, LeaseHeldError, NotFoundError
 from eventlog.adapters.langgraph import FORMAT, EverdeltaSaver, removal
 from eventlog.adapters.langgraph.rejoined import kin_of
+from eventlog.adapters.langgraph.threads import Threads
 from eventlog.testing.file_search import files_with
 from projections import ModelView
 from tests.adapters.langchain_lists import listed, viewed
@@ -327,8 +328,9 @@ def test_late_writes_bring_no_thread_back(engine: Engine, is_used_again: bool) -
     assert list(late.store.sessions(format=FORMAT)) == []
 
 
-async def test_subgraph_of_a_run_may_come_first(engine: Engine) -> None:
+async def test_subgraph_of_a_run_may_come_first(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a run that stores at its end begins a thread with checkpoints of subgraphs."""
+    monkeypatch.setattr("eventlog.adapters.langgraph.threads.PATIENCE", 0.1)
     saver, root = EverdeltaSaver(engine.open()), empty_checkpoint()["id"]
     for _ in range(2):
         put_inner(saver, "inner:1", root=root)
@@ -400,8 +402,52 @@ def test_run_that_is_deleted_meanwhile_leaves_nothing(engine: Engine, durability
     assert list(deleting.store.sessions()) == []
 
 
-def test_writes_without_their_checkpoint_are_refused(engine: Engine) -> None:
-    """A task's write waits a moment for its checkpoint, and is refused without one."""
+def test_a_turn_is_taken_back_from_an_earlier_checkpoint(engine: Engine) -> None:
+    """A run of an earlier config hides the turn in state and view; its scope stays."""
+    saver = EverdeltaSaver(store := engine.open())
+    store.open_session((FORMAT, "t"), scope="alice")
+    graph = graph_of(saver)
+    graph.invoke(said("first"), CONFIG)
+    kept = graph.get_state(CONFIG).config
+    graph.invoke(said("wrong"), CONFIG)
+    saver.session("t").rollback(saver.version(kept))
+    assert (len(graph.get_state(CONFIG).values["messages"]), len(ModelView.of(saver.session("t")))) == (4, 2)
+    graph.invoke(said("right"), kept)
+    texts = [message.text for message in graph.get_state(CONFIG).values["messages"]]
+    assert texts == ["first", "well", "right", "well"]
+    assert viewed(ModelView.of(saver.session("t"))) == listed(graph.get_state(CONFIG).values["messages"])
+    assert [info.scope for info in store.sessions()] == ["alice"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_run_is_whole_however_slow_the_disk(is_async: bool) -> None:
+    """A write of a task waits for its checkpoint, which a slow machine puts late."""
+
+    class Slow(EverdeltaSaver):
+        def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+            if metadata["step"] == 0:
+                time.sleep(1.2)
+            return super().put(config, checkpoint, metadata, new_versions)
+
+    with eventlog.open("memory:") as store:
+        graph = graph_of(Slow(store))
+        state = asyncio.run(graph.ainvoke(said("a"), CONFIG)) if is_async else graph.invoke(said("a"), CONFIG)
+        assert state == graph.get_state(CONFIG).values
+
+
+def test_a_failed_put_ends_the_wait_for_its_checkpoint() -> None:
+    """A task waits long for a checkpoint on its way, but not where the disk has failed."""
+    with eventlog.open("memory:") as store:
+        threads = Threads(store, "")
+        assert sum(threads.patience("t")) > 29
+        with pytest.raises(OSError, match="full"), threads.putting("t"):
+            raise OSError("full")
+        assert sum(threads.patience("t")) < 2 < sum(threads.patience("other"))
+
+
+def test_writes_without_their_checkpoint_are_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task's write waits for its checkpoint, and is refused without one."""
+    monkeypatch.setattr("eventlog.adapters.langgraph.threads.PATIENCE", 0.1)
     saver = EverdeltaSaver(engine.open())
     config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "none"}}
     with pytest.raises(NotFoundError):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from decimal import Decimal
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +16,20 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.base import TTLConfig
 from langgraph.types import Command, interrupt
+from pydantic_ai import DeferredToolRequests
 from pydantic_ai.conversation import Conversation
-from pydantic_ai.messages import ModelRequest, UserPromptPart
+from pydantic_ai.conversation_store import InMemoryConversationStore
+from pydantic_ai.messages import ModelRequest, ToolCallPart, UserPromptPart
+from pydantic_ai.usage import RunUsage
 
+import eventlog
 from eventlog import ArgumentTypeError, ArgumentValueError, NotFoundError
 from eventlog.adapters.langgraph import EverdeltaSaver, EverdeltaStore
 from eventlog.adapters.openai_agents import EverdeltaSession
 from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
 from eventlog.store import Store
 from projections import ModelView
+from tests.support.pages import example
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 IDS = ["", "x" * 2000, "a\0b", "a/b%2F"]
@@ -155,6 +162,33 @@ async def test_the_newest_conversations_are_listed_first(store: Store) -> None:
     assert [one.conversation_id for one in await conversations.list_conversations(limit=2)] == ["c4", "c3"]
     scoped = await conversations.list_conversations(scope="s0", limit=2)
     assert [one.conversation_id for one in scoped] == ["c4", "c2"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_conversation_moves_with_what_it_waits_for(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's program takes usage, deferred calls and scope of a conversation, once."""
+    monkeypatch.chdir(tmp_path)
+    given = Conversation(
+        conversation_id="user-17",
+        messages=[ModelRequest([UserPromptPart("Hi")])],
+        usage=RunUsage(requests=3, cost=Decimal("0.5")),
+        deferred_tool_requests=DeferredToolRequests(approvals=[ToolCallPart("pay", {"amount": 5}, "c1")]),
+    )
+    old, making = InMemoryConversationStore(), "old = InMemoryConversationStore()"
+    asyncio.run(old.save(given, scope="alice"))
+    head, _, tail = example(making).code.partition(making)
+    program = head + tail[tail.index("with eventlog") :]
+    for _ in range(times):
+        exec(compile(program, "MOVING.md", "exec"), {"old": old})  # noqa: S102
+    with eventlog.open("chats") as store:
+        conversations = EverdeltaConversationStore(store)
+        moved = asyncio.run(conversations.load("user-17", scope="alice"))
+        assert moved is not None
+        assert moved.usage == given.usage
+        assert moved.deferred_tool_requests == given.deferred_tool_requests
+        assert conversations.session("user-17").info.scope == "alice"
 
 
 def test_what_items_cannot_do_is_refused(store: Store) -> None:

@@ -22,7 +22,8 @@ from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.openai.items import call_input, is_call
 from eventlog.importers.openai.responses import OpenAIResponsesMapping
 from eventlog.streams.records import metadata_of, number_of, object_of, objects_of, text_of
-from eventlog.values import Attachment, File, Model, Tokens
+from eventlog.streams.tokens import price_of
+from eventlog.values import Attachment, File, Model, Tokens, Usage
 
 CALLS = frozenset(
     {"tool_call", "tool_use", "function_call", "tool_call_chunk", "invalid_tool_call", "input_json_delta"}
@@ -249,7 +250,7 @@ def _answer(to: RecordBuilder, message: dict[str, Any], content: Any) -> None:
     Answer(to, message, provider).tell(content)
     usage = message.get("usage_metadata")
     if is_object(usage) and answer.id == (bounded_id(id) if id else answer.id):
-        to.usage(_tokens(usage))
+        to.usage(Usage(_tokens(usage), price_of(object_of(about.get("token_usage")).get("cost"))))
     reason = text_of(about.get("finish_reason") or about.get("stop_reason"))
     to.end(_REASONS.get(reason, reason) or None)
 

@@ -8,7 +8,6 @@ itself. The id of a checkpoint says when it was made.
 
 from __future__ import annotations
 
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -31,8 +30,10 @@ THREADS = 64
 """Threads of which is kept where their messages are."""
 EPOCH = 0x01B21DD213814000
 """Beginning of the year 1970 as an id of a checkpoint has it, in steps of 100 ns."""
-PATIENCE = 1.0
+PATIENCE = 30.0
 """Seconds that what a task wrote waits for its checkpoint, which LangGraph may put later."""
+SHORT = 1.0
+"""Seconds that it waits once a put of the thread failed: no other may come."""
 
 
 class Threads:
@@ -43,6 +44,7 @@ class Threads:
         self._scope = scope
         self._threads: OrderedDict[tuple[str, int], Thread] = OrderedDict()
         self._putting: Counter[str] = Counter()
+        self._failed: set[str] = set()
         self._lock = Lock()
 
     def find(self, id: str, serde: SerializerProtocol) -> Thread | None:
@@ -90,8 +92,12 @@ class Threads:
         """Let what tasks wrote wait for the checkpoints that are put meanwhile."""
         with self._lock:
             self._putting[id] += 1
+            self._failed.discard(id)
         try:
             yield
+        except BaseException:
+            self._failed.add(id)
+            raise
         finally:
             with self._lock:
                 self._putting[id] -= 1
@@ -100,17 +106,16 @@ class Threads:
     def patience(self, id: str) -> Iterator[float]:
         """Yield seconds to pause between two looks for a checkpoint that is on its way.
 
-        For a command that a task waits for, once: the task yields and pauses itself.
+        For a command that a task waits for, once: the task yields and pauses itself. The pauses
+        count and no clock, which goes on while the machine stands still; a put counts as none.
         """
-        until = time.monotonic() + PATIENCE
-        pause = 0.001
-        while time.monotonic() < until:
+        waited, pause = 0.0, 0.001
+        while waited < (SHORT if id in self._failed else PATIENCE):
             yield pause
             if not patience(PATIENCE):  # the loop looks again
                 return
+            waited = 0.0 if id in self._putting else waited + pause
             pause = min(2 * pause, 0.05)
-            if id in self._putting:
-                until = time.monotonic() + PATIENCE
 
 
 def made_at(checkpoint: str) -> int:

@@ -336,6 +336,7 @@ def _spend(answer: OpenAnswer, usage: object, cost: object, to: RecordBuilder) -
     tokens, spent = anthropic_usage(usage).tokens if is_object(usage) else before.tokens, price_of(cost)
     now = Usage(tokens, before.cost if spent is None else spent)
     if (more := added(before, now)) is not None:
+        more = Usage(more.tokens, None if spent is None else more.cost)  # else a feed's prices tell it
         to.conversation.usage(to.time, more, purpose=purpose_of(before))
         answer.usage = now
 

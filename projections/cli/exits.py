@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,8 @@ _ADVICE = {
     "compaction": "`eventlog window` names those in force",
 }
 """Advice for the kinds of `NotFoundError`."""
+_FULL = ("no room", "disk is full", os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+"""Words of the errors of a full disk, which no other program makes room on."""
 
 
 def classify(error: BaseException) -> tuple[Exit, str]:
@@ -110,6 +113,8 @@ def classify(error: BaseException) -> tuple[Exit, str]:
             return Exit.MISSING, _with_advice(error, KEY_ADVICE)
         case errors.DataError():
             return Exit.DAMAGED, _with_advice(error, DAMAGE_ADVICE)
+        case errors.BusyError() | errors.StorageError() if any(said in str(error) for said in _FULL):
+            return Exit.STORAGE, _with_advice(error, "free some space, then run the command again")
         case errors.FencedError() | errors.LeaseHeldError():
             return Exit.BUSY, _with_advice(error, "try again when the other program is done")
         case errors.RetryError():

@@ -80,6 +80,15 @@ def test_every_error_of_the_engine_has_an_exit_code(error: BaseException) -> Non
     assert "\n" not in line
 
 
+@pytest.mark.parametrize(
+    "said", ["no room to fold", "it cannot be kept: No space left on device", "database or disk is full"]
+)
+@pytest.mark.parametrize("kind", [errors.BusyError, errors.StorageError])
+def test_a_full_disk_is_no_call_to_try_again(kind: type[errors.EventlogError], said: str) -> None:
+    """A full disk has the code of the storage: no other program makes room."""
+    assert classify(kind(said)) == (Exit.STORAGE, f"{said}; free some space, then run the command again")
+
+
 def test_a_defect_is_said_in_one_line(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unexpected error ends with one line and exit code 70; EVENTLOG_DEBUG=1 shows where."""
     del store

@@ -15,8 +15,9 @@ import pytest
 
 import eventlog
 from eventlog import Allow, Tokens, Usage
-from eventlog.errors import AlreadyExistsError
+from eventlog.errors import AlreadyExistsError, StorageError
 from eventlog.store import Store
+from projections.exports import sqlite
 from projections.exports.sqlite import write_sqlite
 from projections.transcript.transcript import Transcript
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
@@ -137,3 +138,15 @@ def test_the_queries_of_the_page_work(store: Store, tmp_path: Path) -> None:
     (line,) = [line for line in page.splitlines() if line.startswith('sqlite3 chats.db "')]
     rows = [json.loads(row) for (row,) in asked(path, line.split('"')[1])]
     assert {row["tool"]: row["size"] for row in rows} == {"cat": len(BIG), "rm": 0}
+
+
+def test_a_disk_that_is_full_is_an_error_of_the_storage(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk is a `StorageError` with the file; a missing directory the system's error."""
+    session = store.session("talk")
+    with pytest.raises(FileNotFoundError):
+        write_sqlite([session], tmp_path / "absent" / "a.db", inherited=True)
+    monkeypatch.setattr(sqlite, "_TABLES", f"{sqlite._TABLES} PRAGMA max_page_count = 24;")
+    with pytest.raises(StorageError, match=r"a\.db cannot be written: database or disk is full"):
+        write_sqlite([session], tmp_path / "a.db", inherited=True)

@@ -174,7 +174,8 @@ def _part(session: str, message: str, place: int, part: TranscriptPart) -> tuple
 
 def _call(session: str, message: str, part: TranscriptPart) -> tuple[Any, ...]:
     return (
-        session, part.id, message, part.call, part.tool, part.title, part.status, part.input, part.text, part.error,
+        session, part.id, message, part.call, part.tool, part.title,
+        "interrupted" if part.interrupted else part.status, part.input, part.text, part.error,
         "\n".join(part.attachments), part.arguments_pruned, None, None, None,
     )  # fmt: skip
 

@@ -82,7 +82,7 @@ def test_all_sessions(store: Store, tmp_path: Path) -> None:
 
 
 def test_calls_have_when_they_ran_and_who_allowed_them(tmp_path: Path) -> None:
-    """A call has its beginning, its end, and the person who answered if it waited."""
+    """A call has its beginning, its end, who answered if it waited, and whether it was stopped."""
     ticks = count(1_768_471_200_000, 1_000)
     with eventlog.open("memory:", clock=lambda: next(ticks)) as store:
         session = store.create_session(id="s")
@@ -94,9 +94,12 @@ def test_calls_have_when_they_ran_and_who_allowed_them(tmp_path: Path) -> None:
             call.start({})
             call.succeed("dropped")
             reply.tool("wait", call_id="d", id="open", input={})
+            reply.tool("stop", call_id="e", id="stopped", input={}).fail("stopped", interrupted=True)
             write_sqlite([session], tmp_path / "calls.db", inherited=True)
     found = asked(tmp_path / "calls.db", "SELECT part, started < ended, answered_by FROM calls ORDER BY part")
-    assert found == [("call", 1, "ann"), ("open", None, None)]
+    assert found == [("call", 1, "ann"), ("open", None, None), ("stopped", 1, None)]
+    found = asked(tmp_path / "calls.db", "SELECT status FROM calls ORDER BY part")
+    assert found == [("completed",), ("pending",), ("interrupted",)]
 
 
 def test_one_session_has_what_it_inherited(store: Store, tmp_path: Path) -> None:

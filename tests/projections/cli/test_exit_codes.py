@@ -31,6 +31,7 @@ from tests.support.cli_runner import ROOT, Cli
         (["rollback", "ses_a1", "--to", "9999"], Exit.MISSING, "version"),
         (["view", "ses_a1", "--at", "9999"], Exit.MISSING, "version"),
         (["fork", "ses_a1", "--at", "9999"], Exit.MISSING, "version"),
+        (["export"], Exit.USAGE, "'--format'. Choose from opencode, jsonl, markdown, html, sqlite; see"),
         (["show", "unknown"], Exit.MISSING, "eventlog sessions"),
         (["import", "/nonexistent"], Exit.MISSING, "no such file"),
         (["import", "/no*thing"], Exit.MISSING, "/no*thing: there is no such file"),

@@ -94,7 +94,8 @@ def repair(context: Context, *, into: Path | str, json: bool) -> Exit:
     with output.progress("repair", unit="events") as on_progress:
         result = eventlog.repair(store_path(context), into, on_progress=on_progress)
     sessions, events = counted(result.sessions, "session"), counted(result.events, "event")
-    lines = [f"{shown(into)}: {sessions}, {events} and {counted(result.bodies, 'large text')} saved"]
+    texts = counted(result.bodies, "large text")
+    lines = [f"{shown(into)}: {sessions} (erased ones included), {events} and {texts} saved"]
     for loss in result.losses:
         first = "?" if loss.first is None else loss.first
         versions = "" if loss.last is None else f" from version {first} to {loss.last}"

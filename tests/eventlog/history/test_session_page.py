@@ -109,7 +109,7 @@ def test_a_page_longer_than_what_is_read_at_once(engine: Engine, monkeypatch: py
 
 
 def test_few_pieces_are_read_where_few_sessions_are_chosen(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is looked at doubles: without an index each piece passes over all sessions."""
+    """Pieces double, as without an index each of them passes over all sessions."""
     with engine.open() as store:
         fill(store, 100)
         log, pieces = store.log, list[int]()
@@ -125,9 +125,11 @@ def test_few_pieces_are_read_where_few_sessions_are_chosen(engine: Engine, monke
         assert len(pieces) <= 7
         pieces.clear()
         since = store.info("s90").updated
-        page = page_of(log, limit=2, since=since, chosen=lambda info: info.id < "s95", state_of=lambda *_: None)
+        page = page_of(
+            log, limit=2, since=since, chosen=lambda info: info.id < "s95", state_of=lambda _, info: info.state
+        )
         assert (ids(page), len(pieces)) == (["s94", "s93"], 3)
-        rest = page_of(log, limit=9, since=since, cursor=page.next, state_of=lambda *_: None)
+        rest = page_of(log, limit=9, since=since, cursor=page.next, state_of=lambda _, info: info.state)
         assert (ids(rest), rest.next) == (["s92", "s91", "s90"], None)
 
 

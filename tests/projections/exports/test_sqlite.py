@@ -82,7 +82,7 @@ def test_all_sessions(store: Store, tmp_path: Path) -> None:
 
 
 def test_calls_have_when_they_ran_and_who_allowed_them(tmp_path: Path) -> None:
-    """A call has its beginning, its end, who answered if it waited, and whether it was stopped."""
+    """A call has its beginning, its end, who answered for it, and whether it was stopped."""
     ticks = count(1_768_471_200_000, 1_000)
     with eventlog.open("memory:", clock=lambda: next(ticks)) as store:
         session = store.create_session(id="s")
@@ -99,7 +99,7 @@ def test_calls_have_when_they_ran_and_who_allowed_them(tmp_path: Path) -> None:
     found = asked(tmp_path / "calls.db", "SELECT part, started < ended, answered_by FROM calls ORDER BY part")
     assert found == [("call", 1, "ann"), ("open", None, None), ("stopped", 1, None)]
     found = asked(tmp_path / "calls.db", "SELECT status FROM calls ORDER BY part")
-    assert found == [("completed",), ("pending",), ("interrupted",)]
+    assert found == [("completed",), ("running",), ("interrupted",)]
 
 
 def test_one_session_has_what_it_inherited(store: Store, tmp_path: Path) -> None:

@@ -39,11 +39,14 @@ def page_of(
     subsessions: bool | None = None,
     cursor: str | None = None,
     limit: int,
+    since: int | None = None,
+    chosen: Callable[[SessionInfo], bool] = lambda _: True,
     state_of: Callable[[Head, SessionInfo], SessionState | None],
 ) -> SessionPage:
     """Return the sessions of a scope, or of all, that come after a cursor; None is no filter.
 
-    `state_of` is asked for the state of each session that is shown.
+    Those active `since` then that are `chosen`. `state_of` is asked for the state of each session
+    that is shown.
     """
     name = None if scope is None else log.scope_name(scope)
 
@@ -53,23 +56,28 @@ def page_of(
             said = entry_of(head).scope
             if said != (name if info.locked else scope) or (info.locked and not said):
                 return False
-        return (archived is None or info.archived == archived) and (
-            subsessions is None or (info.parent is not None) == subsessions
+        return (
+            (archived is None or info.archived == archived)
+            and (subsessions is None or (info.parent is not None) == subsessions)
+            and chosen(info)
         )
 
     lists = lists_named(name, archived, subsessions)
     before = None if cursor is None else place_in(cursor, log, lists)
     found: list[tuple[Head, SessionInfo]] = []
     wanted = limit + 1  # one more, to know whether there is a next page
+    looked = 0
     while wanted > len(found):
-        piece = wanted - len(found)
+        piece = max(wanted - len(found), looked)  # few pieces also where few sessions are in the list
         if not log.read_only:  # else no writer waits, and each piece may pass over all sessions
             piece = min(piece, _AT_ONCE)
         heads = log.newest(lists, before=before, limit=piece)
-        infos = ((head, info_of(head)) for head in heads)
-        found += [(head, info) for head, info in infos if belongs(head, info)]
-        if len(heads) < piece:
+        infos = [(head, info_of(head)) for head in heads]
+        recent = [(head, info) for head, info in infos if since is None or info.updated >= since]
+        found += [(head, info) for head, info in recent if belongs(head, info)]
+        if len(recent) < piece:
             break
+        looked += piece
         before = log.place_of(heads[-1])
     shown = found[:limit]
     following = list_cursor(log, lists, log.place_of(shown[-1][0])) if len(found) > limit else None

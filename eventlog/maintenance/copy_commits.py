@@ -78,7 +78,7 @@ def storage_errors(path: Path) -> Generator[None]:
         yield
     except OSError as error:
         if error.errno in NO_ROOM:
-            raise BusyError(f"no room at {path}: {error.strerror}; make room, and go on") from error
+            raise BusyError(f"no room at {path}: {error.strerror}; the same call goes on") from error
         raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 

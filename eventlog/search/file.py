@@ -75,16 +75,16 @@ class StrayRowError(DamagedError):
 
 
 @contextmanager
-def sqlite_errors(path: object) -> Generator[None]:
+def sqlite_errors(file: str) -> Generator[None]:
     """Turn errors of SQLite that no new file mends into those of this engine."""
     try:
         yield
     except sqlite3.DatabaseError as error:
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith(_LOCKED):
-            raise BusyError(f"the search index {path} is locked by another process") from error
+            raise BusyError(f"{file} is locked by another process") from error
         if name.startswith(_UNWRITABLE):
-            raise StorageError(f"the search index {path} cannot be written: {name}") from error
+            raise StorageError(f"{file} cannot be written: {error} ({name})") from error
         raise
 
 
@@ -113,7 +113,7 @@ class IndexFile:
 
     def _open(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, exist_ok=True)
-        with _alone(directory), sqlite_errors(directory):
+        with _alone(directory), sqlite_errors(f"the search index {directory}"):
             found = sorted(directory.glob("search-*.sqlite"))
             path = found[0] if found and self._opened(found[0]) else None
             for other in found:

@@ -102,7 +102,7 @@ class Searcher:
             with self._kept() as directory:
                 index, follower = self._current(directory)
                 try:
-                    with sqlite_errors(index.path or "in memory"):
+                    with sqlite_errors(f"the search index {index.path or 'in memory'}"):
                         try:
                             follower.catch_up(deadline, words=asked is not None)
                         except LimitError:
@@ -181,7 +181,7 @@ class Searcher:
     def _is_behind(self, index: IndexFile) -> bool:
         """Return whether the log still has what the index took in: it may have been restored."""
         try:
-            with sqlite_errors(index.path):
+            with sqlite_errors(f"the search index {index.path}"):
                 reached = reached_in(index.reader, self._log.partitions)
             last = self._log.last_positions()
             tags = tags_at(self._log, [position for position, _ in reached])

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import errno
 import io
+import os
+import re
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -76,6 +78,8 @@ _ADVICE = {
     "compaction": "`eventlog window` names those in force",
 }
 """Advice for the kinds of `NotFoundError`."""
+_FULL = ("no room", "disk is full", os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+"""Words of the errors of a full disk, which no other program makes room on."""
 
 
 def classify(error: BaseException) -> tuple[Exit, str]:
@@ -110,10 +114,14 @@ def classify(error: BaseException) -> tuple[Exit, str]:
             return Exit.MISSING, _with_advice(error, KEY_ADVICE)
         case errors.DataError():
             return Exit.DAMAGED, _with_advice(error, DAMAGE_ADVICE)
+        case errors.BusyError() | errors.StorageError() if any(said in str(error) for said in _FULL):
+            return Exit.STORAGE, _with_advice(error, "free some space, then run the command again")
         case errors.FencedError() | errors.LeaseHeldError():
             return Exit.BUSY, _with_advice(error, "try again when the other program is done")
         case errors.RetryError():
             return Exit.BUSY, _with_advice(error, "try again")
+        case errors.KeysError() if "there is no key file" in str(error):
+            return Exit.MISSING, str(error)
         case errors.KeysError():
             return Exit.USAGE, _with_advice(error, "keys come from --key-file, else from EVENTLOG_KEY_FILE")
         case errors.CallError():
@@ -150,7 +158,7 @@ def classify(error: BaseException) -> tuple[Exit, str]:
 
 def _wrong_words(error: click.UsageError) -> str:
     """Return the line for a wrong call: what was given, what is allowed, and the help to read."""
-    text = error.format_message().rstrip(".")
+    text = re.sub(r":?\s*\n\s*", " ", error.format_message()).rstrip(".")  # choices come on lines of their own
     path = error.ctx.command_path if error.ctx is not None else "eventlog"
     return f"{text[:1].lower()}{text[1:].replace('. Did you', '; did you')}; see `{path} --help`"
 

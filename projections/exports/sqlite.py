@@ -27,6 +27,7 @@ from eventlog.history.ancestry import forked_from
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import covers
 from eventlog.logger import logger
+from eventlog.search.file import sqlite_errors
 from eventlog.session.session import Session
 from projections.exports.readable import own_messages
 from projections.reports.event_json import event_record
@@ -88,7 +89,8 @@ def write_sqlite(sessions: Iterable[Session], path: Path, *, inherited: bool) ->
     """
     if path.exists() and path.stat().st_size:
         raise AlreadyExistsError("file", str(path))
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    path.touch()  # says why it cannot be made, which SQLite does not
+    with sqlite_errors(str(path)), closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = OFF")  # an unfinished file is thrown away
         connection.execute("PRAGMA synchronous = OFF")
         connection.executescript(f"BEGIN;{_TABLES}")
@@ -172,7 +174,8 @@ def _part(session: str, message: str, place: int, part: TranscriptPart) -> tuple
 
 def _call(session: str, message: str, part: TranscriptPart) -> tuple[Any, ...]:
     return (
-        session, part.id, message, part.call, part.tool, part.title, part.status, part.input, part.text, part.error,
+        session, part.id, message, part.call, part.tool, part.title,
+        "interrupted" if part.interrupted else part.status, part.input, part.text, part.error,
         "\n".join(part.attachments), part.arguments_pruned, None, None, None,
     )  # fmt: skip
 

@@ -84,7 +84,7 @@ def _opened(path: str) -> sqlite3.Connection:
     """Open the database for reading, and begin a transaction if it has a write-ahead log."""
     import sqlite3
 
-    place = f"file:{quote(path)}?mode=ro"
+    place = f"file:{quote(os.fsencode(path))}?mode=ro"
     database = sqlite3.connect(place, uri=True, timeout=WAIT, isolation_level=None)
     try:
         database.text_factory = _text

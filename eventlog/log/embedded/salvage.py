@@ -55,11 +55,14 @@ def copy_readable(old: Path, new: Path) -> list[str]:
         return ["the folded part is missing"]
     try:
         room = 4 * data.stat().st_size + _ROOM
-        with lmdb.open(str(new), map_size=room, sync=False, mode=0o600, max_dbs=64, lib_version=LIB_VERSION) as target:
+        with lmdb.open(
+            os.fsencode(new), map_size=room, sync=False, mode=0o600, max_dbs=64, lib_version=LIB_VERSION
+        ) as target:
             lines = _copy_trees(data, target)
     except (lmdb.Error, OSError) as error:
         code = getattr(error, "code", 0) or getattr(error, "errno", 0) or errno.EIO
-        kind = BusyError if code in _SCARCE or (code == errno.EIO and is_full(new)) else StorageError
+        code = errno.ENOSPC if code == errno.EIO and is_full(new) else code  # LMDB says so of a short write
+        kind = BusyError if code in _SCARCE else StorageError
         raise kind(f"what can be saved cannot be kept: {os.strerror(code)}") from error
     segments = Segments(new, read_only=False, map_bytes=1 << 40)
     try:

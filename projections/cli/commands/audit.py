@@ -20,7 +20,7 @@ _LOOKS = {"match": "green", "mismatch": "red"}
 
 
 @command(reading_session, pages=True)
-@integer("--step", least=1, help="Only step N, with its exact request.")
+@integer("--step", least=1, help="Only step N, with its exact request: neutral, and as `body` in the recorded form.")
 def audit(session: Session, *, step: int | None, json: bool) -> Exit:
     """Rebuild the request of each model step and check its digest.
 

@@ -9,7 +9,7 @@ from click import argument, option
 
 from projections.cli import output
 from projections.cli.exits import Exit
-from projections.cli.store_option import Context, store_path, writing
+from projections.cli.store_option import Context, reading, store_path, writing
 from projections.cli.words import PATH, PLACE, command
 from projections.reports.wording import counted
 
@@ -29,7 +29,7 @@ _INTO = option(
 )
 
 
-@command(writing)
+@command(reading)
 @argument("to", type=PLACE, help="Directory of the backup; made if it does not exist.")
 @option("--keys", type=PATH, metavar="FILE", help="Encrypt the copy, with its keys in this file.")
 def backup(store: Store, to: Path | str, *, keys: Path | None, json: bool) -> None:
@@ -80,8 +80,9 @@ def _print_copy(result: BackupResult, to: Path | str, *, json: bool) -> None:
 def repair(context: Context, *, into: Path | str, json: bool) -> Exit:
     """Save what is sound of a damaged store into a new store.
 
-    Every loss is listed with its session and versions. The damaged store is only read. Exit code 1
-    if anything was lost.
+    Every loss is listed with its session and versions; without the pages that lead to the others,
+    as at the end of a file that was cut, perhaps all is lost. The damaged store is only read. Exit
+    code 1 if anything was lost.
 
     A note stands in place of a lost large text, and `eventlog verify` names its append until the
     part is redacted and scrubbed; an import of its file brings the text back in a fork. In an
@@ -93,11 +94,14 @@ def repair(context: Context, *, into: Path | str, json: bool) -> Exit:
     with output.progress("repair", unit="events") as on_progress:
         result = eventlog.repair(store_path(context), into, on_progress=on_progress)
     sessions, events = counted(result.sessions, "session"), counted(result.events, "event")
-    lines = [f"{shown(into)}: {sessions}, {events} and {counted(result.bodies, 'large text')} saved"]
+    texts = counted(result.bodies, "large text")
+    lines = [f"{shown(into)}: {sessions} (erased ones included), {events} and {texts} saved"]
     for loss in result.losses:
         first = "?" if loss.first is None else loss.first
         versions = "" if loss.last is None else f" from version {first} to {loss.last}"
         lines.append(f"lost: {loss.session or 'store'}{versions}: {loss.problem}")
+    if result.losses and not result.sessions:
+        lines.append("no session could be reached: restore a backup (`eventlog restore`)")
     code = Exit.FAULTS if result.losses else Exit.OK
     with output.verdict(code):
         output.answer({"to": shown(into), **output.fields(result)}, *lines, json=json)

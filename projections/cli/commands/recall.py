@@ -58,8 +58,8 @@ def recall(session: Session, name: str | None, *, call: bool, covered: str | Non
     """Print a part or message in full, also if it left the view.
 
     Text leaves the view by truncation, pruning or compaction. With --lines, --bytes or --search
-    only some of it is printed. With --covered the ids of everything that a compaction covers are
-    listed instead.
+    only some of it is printed; in a message a line before each part names it, and counts, too. With
+    --covered the ids of everything that a compaction covers are listed instead.
     """
     from projections.window.retrieval import recall as recalling
     from projections.window.retrieval.covered import covered_by

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from click import option
@@ -69,18 +70,27 @@ def _newest(
     text: str | None,
 ) -> tuple[list[SessionInfo], str | None]:
     """Return the newest sessions that match, and the cursor behind the last of them."""
+    from eventlog.history.session_page import page_of
+    from eventlog.session.status import state_of
+
+    def chosen(info: SessionInfo) -> bool:
+        return parent in (None, info.parent) and (text or "").casefold() in info.title.casefold()
+
     found: list[SessionInfo] = []
     while True:
-        # No more than are wanted at a time: then the cursor of a page is behind its last one.
-        piece = limit - len(found) if limit else _AT_ONCE
-        page = store.newest_sessions(scope, archived=archived, cursor=cursor, limit=piece)
-        for info in page.sessions:
-            if since is not None and info.updated < since:  # and so are all behind it
-                return found, None
-            if parent in (None, info.parent) and (text or "").casefold() in info.title.casefold():
-                found.append(info)
+        page = page_of(
+            store.log,
+            scope,
+            archived=archived,
+            cursor=cursor,
+            limit=limit or _AT_ONCE,
+            since=since,
+            chosen=chosen,
+            state_of=partial(state_of, store.registry),
+        )
+        found += page.sessions
         cursor = page.next
-        if cursor is None or len(found) == limit > 0:
+        if cursor is None or limit:
             return found, cursor
 
 

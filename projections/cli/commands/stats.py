@@ -117,7 +117,7 @@ def _messages(store: Store, sessions: list[SessionInfo]) -> int:
 
 def _spent(store: Store, info: SessionInfo) -> UsageTotals:
     """Return the usage of a session; its events are read where a call has no recorded cost."""
-    from eventlog.errors import KeyMissingError, NotFoundError
+    from eventlog.errors import DataError, KeyMissingError, NotFoundError
     from projections.reports.usage import UsageTotals, own_total
 
     if info.unpriced and not info.locked:
@@ -125,6 +125,8 @@ def _spent(store: Store, info: SessionInfo) -> UsageTotals:
             return own_total(store.session(info.id))
         except (KeyMissingError, NotFoundError):  # erased, or its key gone, meanwhile
             pass
+        except DataError as error:
+            output.note(f"session {info.id}: no cost of it is estimated: {error}; {DAMAGE_ADVICE}")
     return UsageTotals(calls=info.calls, cost=info.cost, unpriced=info.unpriced)
 
 
@@ -165,7 +167,10 @@ def _print_store(totals: dict[str, Any], ids: Iterable[str], prices: str) -> Non
         rows.append((f"estimate, prices of {prices}", Cell(spent["estimate"], f"≈ {dollars(spent['estimate'])}")))
     output.table(["store", path], rows, numbers=[path])
     if locked:
-        output.note(f"the tokens, calls and cost of {counted(locked, 'session')} without a key are in no sum")
+        output.note(
+            f"the tokens, calls and cost of {counted(locked, 'session')} without a key are in no sum; "
+            "messages that a fork without a key inherited count again"
+        )
     short = ShortIds(ids)
     for title, found in lists.items():
         if found and is_terminal():

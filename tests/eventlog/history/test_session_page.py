@@ -16,6 +16,7 @@ from eventlog.encryption.key_ring import KeyRing
 from eventlog.encryption.log import EncryptedLog
 from eventlog.errors import CursorError, KeyMissingError
 from eventlog.history import session_page
+from eventlog.history.session_page import page_of
 from eventlog.maintenance.backup import restore
 from eventlog.maintenance.repair import repair
 from eventlog.open_store import open_store
@@ -105,6 +106,31 @@ def test_a_page_longer_than_what_is_read_at_once(engine: Engine, monkeypatch: py
             cut = [everything[at : at + limit] for at in range(0, 10, limit)]
             assert pages(store, limit=limit) == cut
         assert pages(store, "u0", limit=4) == [["s08", "s06", "s04", "s02"], ["s00"]]
+
+
+def test_few_pieces_are_read_where_few_sessions_are_chosen(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces double, as without an index each of them passes over all sessions."""
+    with engine.open() as store:
+        fill(store, 100)
+        log, pieces = store.log, list[int]()
+        newest = log.newest
+
+        def counted(*given: Any, limit: int, **named: Any) -> Any:
+            pieces.append(limit)
+            return newest(*given, limit=limit, **named)
+
+        monkeypatch.setattr(log, "newest", counted)
+        page = page_of(log, limit=2, chosen=lambda info: info.id in {"s03", "s07"}, state_of=lambda _, info: info.state)
+        assert (ids(page), page.next) == (["s07", "s03"], None)
+        assert len(pieces) <= 7
+        pieces.clear()
+        since = store.info("s90").updated
+        page = page_of(
+            log, limit=2, since=since, chosen=lambda info: info.id < "s95", state_of=lambda _, info: info.state
+        )
+        assert (ids(page), len(pieces)) == (["s94", "s93"], 3)
+        rest = page_of(log, limit=9, since=since, cursor=page.next, state_of=lambda _, info: info.state)
+        assert (ids(rest), rest.next) == (["s92", "s91", "s90"], None)
 
 
 def test_names_and_the_like_are_no_activity(engine: Engine) -> None:

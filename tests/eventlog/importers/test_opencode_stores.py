@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -92,11 +93,13 @@ def place_of(message: dict[str, Any]) -> tuple[int, str]:
 @pytest.mark.parametrize("mode", ["wal", "delete"])
 def test_a_database_has_the_sessions_of_its_exports(store: Store, tmp_path: Path, mode: str) -> None:
     """Each session's messages come back; what was only logged is read; a repeat adds nothing."""
-    path = tmp_path / "opencode.db"
+    place = tmp_path / os.fsdecode(b"p\xe9")  # no UTF-8
+    place.mkdir()
+    path = place / "opencode.db"
     database = made(path, mode)
     for whole in {whole["info"]["id"]: whole for whole in EXPORTS}.values():
         fill(database, whole)
-    before = sorted(place.name for place in tmp_path.iterdir())
+    before = sorted(file.name for file in place.iterdir())
     report = import_file(store, path)
     assert report.format == "opencode_db"
     expected = {whole["info"]["id"]: whole for whole in EXPORTS}
@@ -106,7 +109,7 @@ def test_a_database_has_the_sessions_of_its_exports(store: Store, tmp_path: Path
         assert found["messages"] == sorted(map(in_order, whole["messages"]), key=place_of)
         assert found["info"]["title"] == whole["info"]["title"]
     assert import_file(store, path).events == 0
-    assert sorted(place.name for place in tmp_path.iterdir()) == before
+    assert sorted(file.name for file in place.iterdir()) == before
     database.close()
     assert import_file(store, path).events == 0
 

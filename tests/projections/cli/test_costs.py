@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import eventlog
+from eventlog.errors import DamagedError
 from projections.cli.exits import Exit
 from projections.inspector import answers
 from projections.inspector.room import Room
+from projections.reports import usage
 from tests.support.cli_runner import Cli, on_terminal, valid
 
 TOKENS = eventlog.Tokens(input=100_000, output=2_000)
@@ -59,6 +61,25 @@ def test_the_store_counts_unpriced_calls(cli: Cli, price: Decimal) -> None:
     assert (rows["cost"], rows["calls of unknown cost"]) == (str(2 * RECORDED), str(CALLS + 2))
     (estimate,) = [value for name, value in rows.items() if name.startswith("estimate")]
     assert Decimal(estimate) == CALLS * price
+
+
+def test_a_damaged_session_does_not_stop_the_counting(
+    cli: Cli, price: Decimal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`stats` goes on without the estimate of a session that cannot be read, and names it."""
+    whole = usage.own_total
+
+    def damaged(session: eventlog.Session) -> usage.UsageTotals:
+        if session.id == "mixed":
+            raise DamagedError("a chunk is damaged")
+        return whole(session)
+
+    monkeypatch.setattr(usage, "own_total", damaged)
+    answer = cli("stats", "--json")
+    found = answer.json["store"]
+    assert (answer.code, found["calls"], found["unpriced"]) == (Exit.OK, CALLS + 4, CALLS + 2)
+    assert Decimal(found["estimate"]) == CALLS * price
+    assert "session mixed: no cost of it is estimated: a chunk is damaged; `eventlog verify`" in answer.err
 
 
 def test_the_store_is_counted_by_model_and_by_scope(cli: Cli, tmp_path: Path) -> None:

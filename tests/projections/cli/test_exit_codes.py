@@ -31,6 +31,7 @@ from tests.support.cli_runner import ROOT, Cli
         (["rollback", "ses_a1", "--to", "9999"], Exit.MISSING, "version"),
         (["view", "ses_a1", "--at", "9999"], Exit.MISSING, "version"),
         (["fork", "ses_a1", "--at", "9999"], Exit.MISSING, "version"),
+        (["export"], Exit.USAGE, "'--format'. Choose from opencode, jsonl, markdown, html, sqlite; see"),
         (["show", "unknown"], Exit.MISSING, "eventlog sessions"),
         (["import", "/nonexistent"], Exit.MISSING, "no such file"),
         (["import", "/no*thing"], Exit.MISSING, "/no*thing: there is no such file"),
@@ -78,6 +79,15 @@ def test_every_error_of_the_engine_has_an_exit_code(error: BaseException) -> Non
     }
     assert code in next(codes for kind, codes in expected.items() if isinstance(error, kind))
     assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    "said", ["no room to fold", "it cannot be kept: No space left on device", "database or disk is full"]
+)
+@pytest.mark.parametrize("kind", [errors.BusyError, errors.StorageError])
+def test_a_full_disk_is_no_call_to_try_again(kind: type[errors.EventlogError], said: str) -> None:
+    """A full disk has the code of the storage: no other program makes room."""
+    assert classify(kind(said)) == (Exit.STORAGE, f"{said}; free some space, then run the command again")
 
 
 def test_a_defect_is_said_in_one_line(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

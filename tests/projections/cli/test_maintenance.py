@@ -128,6 +128,11 @@ def test_repair(cli: Cli, store: Path, tmp_path: Path) -> None:
     assert damaged.code == Exit.FAULTS
     assert damaged.json["losses"]
     again = cli("repair", "--into", tmp_path / "r3")
+    assert "2 sessions (erased ones included), " in again.out
     assert "lost: store: " in again.out
     assert cli("repair", "--into", tmp_path / "r").code == Exit.USAGE
+    with (tmp_path / "r" / "1" / "lmdb" / "data.mdb").open("r+b") as cut:  # a store that no journal is of
+        cut.truncate(8192)
+    lost = cli("--store", tmp_path / "r", "repair", "--into", tmp_path / "r5")
+    assert lost.out.endswith("no session could be reached: restore a backup (`eventlog restore`)\n")
     assert cli("--store", tmp_path / "none", "repair", "--into", tmp_path / "r4").code == Exit.MISSING

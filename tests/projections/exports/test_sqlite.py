@@ -15,8 +15,9 @@ import pytest
 
 import eventlog
 from eventlog import Allow, Tokens, Usage
-from eventlog.errors import AlreadyExistsError
+from eventlog.errors import AlreadyExistsError, StorageError
 from eventlog.store import Store
+from projections.exports import sqlite
 from projections.exports.sqlite import write_sqlite
 from projections.transcript.transcript import Transcript
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
@@ -81,7 +82,7 @@ def test_all_sessions(store: Store, tmp_path: Path) -> None:
 
 
 def test_calls_have_when_they_ran_and_who_allowed_them(tmp_path: Path) -> None:
-    """A call has its beginning, its end, and the person who answered if it waited."""
+    """A call has its beginning, its end, who answered for it, and whether it was stopped."""
     ticks = count(1_768_471_200_000, 1_000)
     with eventlog.open("memory:", clock=lambda: next(ticks)) as store:
         session = store.create_session(id="s")
@@ -93,9 +94,12 @@ def test_calls_have_when_they_ran_and_who_allowed_them(tmp_path: Path) -> None:
             call.start({})
             call.succeed("dropped")
             reply.tool("wait", call_id="d", id="open", input={})
+            reply.tool("stop", call_id="e", id="stopped", input={}).fail("stopped", interrupted=True)
             write_sqlite([session], tmp_path / "calls.db", inherited=True)
     found = asked(tmp_path / "calls.db", "SELECT part, started < ended, answered_by FROM calls ORDER BY part")
-    assert found == [("call", 1, "ann"), ("open", None, None)]
+    assert found == [("call", 1, "ann"), ("open", None, None), ("stopped", 1, None)]
+    found = asked(tmp_path / "calls.db", "SELECT status FROM calls ORDER BY part")
+    assert found == [("completed",), ("running",), ("interrupted",)]
 
 
 def test_one_session_has_what_it_inherited(store: Store, tmp_path: Path) -> None:
@@ -137,3 +141,15 @@ def test_the_queries_of_the_page_work(store: Store, tmp_path: Path) -> None:
     (line,) = [line for line in page.splitlines() if line.startswith('sqlite3 chats.db "')]
     rows = [json.loads(row) for (row,) in asked(path, line.split('"')[1])]
     assert {row["tool"]: row["size"] for row in rows} == {"cat": len(BIG), "rm": 0}
+
+
+def test_a_disk_that_is_full_is_an_error_of_the_storage(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk is a `StorageError` with the file; a missing directory the system's error."""
+    session = store.session("talk")
+    with pytest.raises(FileNotFoundError):
+        write_sqlite([session], tmp_path / "absent" / "a.db", inherited=True)
+    monkeypatch.setattr(sqlite, "_TABLES", f"{sqlite._TABLES} PRAGMA max_page_count = 24;")
+    with pytest.raises(StorageError, match=r"a\.db cannot be written: database or disk is full"):
+        write_sqlite([session], tmp_path / "a.db", inherited=True)

@@ -150,7 +150,7 @@ class Environment:
         while True:
             try:
                 return lmdb.open(
-                    str(self._path),
+                    os.fsencode(self._path),
                     map_size=size,
                     max_dbs=trees,
                     max_readers=MAX_READERS,
@@ -347,7 +347,7 @@ class Environment:
             return UnsupportedStorageError(f"{self._path} cannot be locked: {error}")
         no_room = code in NO_ROOM or isinstance(error, lmdb.DiskError)
         if no_room or (code == errno.EIO and is_full(self._path)):
-            return BusyError(f"no room to fold: {error}")
+            return BusyError("no room to fold: the disk is full")
         if code in _EXHAUSTED or isinstance(error, lmdb.MemoryError):
             return BusyError(f"the folded part cannot be used now: {error}")
         if code in DENIED or isinstance(error, lmdb.ReadonlyError):

@@ -14,6 +14,8 @@ import pytest
 import eventlog
 from eventlog.errors import BusyError, StorageError
 from eventlog.log.embedded.filesystem import mounted
+from projections.cli.app import run
+from projections.cli.exits import Exit
 from tests.support.cli_runner import ROOT
 
 NOBODY = 65534
@@ -68,10 +70,14 @@ def read(path: Path) -> str:
 
 
 def test_a_store_that_nobody_may_write_is_read(store: Path) -> None:
-    """An archive (chmod -R a-w) is readable by its owner and others, and stays unchanged."""
+    """An archive (chmod -R a-w) is read and backed up by any user, and stays unchanged."""
     modes(store, 0o555, 0o444)
+    backup = store.with_name("backup")
+    backup.mkdir()
+    backup.chmod(0o777)
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
     assert as_another_user(lambda: read(store)) == "3"
+    assert as_another_user(lambda: str(run(["--store", str(store), "backup", str(backup)]))) == str(int(Exit.OK))
     (store / "1" / "lmdb").chmod(0o755)
     (store / "1" / "lmdb" / "lock.mdb").unlink()
     (store / "1" / "lmdb").chmod(0o555)

@@ -153,3 +153,20 @@ def test_a_key_file_is_a_file(tmp_path: Path) -> None:
     fifo(tmp_path / "k")
     with within(20), pytest.raises(KeysError, match="is not a file"):
         eventlog.open(tmp_path / "s", keys=tmp_path / "k")
+
+
+def test_a_path_that_is_no_utf8(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A path may have every byte of the file system: of a store, its copies and exports."""
+    place = tmp_path / os.fsdecode(b"p\xe9")
+    place.mkdir()
+    with eventlog.open(place / "s") as store:
+        store.create_session(id="a").user("hi")
+        store.backup(place / "b")
+    for command in (
+        ["restore", place / "b", "--into", place / "r"],
+        ["--store", place / "r", "repair", "--into", place / "n"],
+        ["--store", place / "n", "vacuum"],
+        ["--store", place / "n", "search", "hi"],
+        ["--store", place / "n", "export", "--format", "sqlite", "-o", place / "x.db"],
+    ):
+        assert run([*map(str, command)]) == Exit.OK, capfd.readouterr().err

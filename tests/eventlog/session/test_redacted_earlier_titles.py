@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import eventlog
-from eventlog.session import redact
+from eventlog.history.ancestry import stream_spans
 from eventlog.testing.file_search import files_with
 from projections.verify.verify import verify
 from tests.support.sample_sessions import started
@@ -58,14 +58,12 @@ def test_a_title_given_during_a_redaction_is_kept_or_goes(
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(title=SECRET)
         asked = session.user(f"{SECRET}, again and again")
-        look: Any = redact.stream_spans
-
         def late(*place: Any) -> Any:
-            yield from look(*place)
+            yield from stream_spans(*place)
             if session.info.title == SECRET:
                 session.rename(given)
 
-        monkeypatch.setattr(redact, "stream_spans", late)
+        monkeypatch.setattr("eventlog.session.redact.stream_spans", late)
         session.redact(started(session, {asked})[0], search=False)
         assert session.info.title == ("Better" if given == "Better" else "")
         store.scrub()

@@ -6,12 +6,9 @@ state still holds.
 
 from __future__ import annotations
 
-from typing import cast
-
 from eventlog import events as ev
 from eventlog.codec.batch import Batch, Entry
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.redaction import blank
 from eventlog.errors import UnknownEventError
 from eventlog.values import Patch
 from projections.conversation import coverage
@@ -36,9 +33,9 @@ from projections.conversation.tool_events import TOOL_RULES, Rule
 
 def apply(state: Conversation, event: ev.Event, version: int, time: int) -> Conversation:
     """Apply one event; raises `UnknownEventError` for an unknown kind."""
-    if state.redacted:
-        event = cast("ev.Event", blank(event, state.redacted, digests=False))
     RULES.get(type(event), _unknown)(state, event, version, time)
+    if state.redacted:
+        _empty_again(state, event)
     return state
 
 
@@ -51,17 +48,24 @@ def apply_batch(state: Conversation, batch: Batch, version: int) -> tuple[Conver
     for entry in batch.entries:
         if type(entry) is Entry:
             event = entry.event
-            if state.redacted:
-                event = cast("ev.Event", blank(event, state.redacted, digests=False))
             rule = rules.get(type(event), _unknown)
             if rule is _rolled_back:
                 break
             rule(state, event, version, start + entry.after)
+            if state.redacted:
+                _empty_again(state, event)
             version += 1
         elif type(entry) is DeltaRun:
             state.apply_run(entry)
             version += entry.count
     return state, version
+
+
+def _empty_again(state: Conversation, event: ev.Event) -> None:
+    """Take out what an event added to a part that was redacted before."""
+    part = getattr(event, "part", None)
+    if part in state.redacted and (found := state.where.get(part)) is not None:
+        empty(found[1])
 
 
 def _nothing(state: Conversation, event: ev.Event, version: int, time: int) -> None:

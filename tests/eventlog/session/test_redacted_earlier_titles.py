@@ -58,6 +58,7 @@ def test_a_title_given_during_a_redaction_is_kept_or_goes(
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(title=SECRET)
         asked = session.user(f"{SECRET}, again and again")
+
         def late(*place: Any) -> Any:
             yield from stream_spans(*place)
             if session.info.title == SECRET:

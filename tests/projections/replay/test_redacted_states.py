@@ -1,4 +1,4 @@
-"""Derived states hold nothing of a redacted part, however old the state is that they come from."""
+"""Checkpoints hold nothing of a redacted part, however old the state they come from."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ Forks read those of their parents, up to where they were forked, so they forget 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from eventlog import events as ev
 from eventlog.codec.decoded import DecodedCommit, Span
@@ -14,6 +14,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import blank_batch
 from eventlog.history.ancestry import forked_from, stream_spans
 from eventlog.history.catalog import TITLES, entry_of
+from eventlog.history.effective_history import StreamRange
 from eventlog.history.ranges import Range, clipped, covers, meets, merged
 from eventlog.log.contract import HeadReader, Log
 
@@ -34,6 +35,12 @@ def titles_redacted(log: Log, session: str) -> int:
         return 0
     found = (span for span in stream_spans(log, session) if isinstance(span.item, ev.SessionRenamed))
     return max((span.first for span in found if getattr(span.item, "part", None) == TITLES), default=0)
+
+
+def untitled_ranges(log: Log, streams: Iterable[StreamRange]) -> list[Range]:
+    """Return the versions of a session's streams whose titles are redacted."""
+    titled = ((stream, titles_redacted(log, stream.session)) for stream in streams)
+    return [(stream.first, min(before - 1, stream.last)) for stream, before in titled if before > stream.first]
 
 
 def blanked_commits(commits: Iterator[DecodedCommit], ranges: Sequence[Range]) -> Iterator[DecodedCommit]:

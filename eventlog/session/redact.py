@@ -20,8 +20,8 @@ from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.large_texts import BYTES
 from eventlog.codec.payload import is_encrypted, is_foreign
-from eventlog.codec.redaction import contents, part_of
-from eventlog.errors import DataError, ErasedError, NotFoundError
+from eventlog.codec.redaction import TITLED, contents, part_of
+from eventlog.errors import ConflictError, DataError, ErasedError, NotFoundError
 from eventlog.history.ancestry import stream_spans
 from eventlog.history.catalog import TITLES, entry_of
 from eventlog.history.relatives import heirs_of, recorders_of, subsessions_of
@@ -114,16 +114,20 @@ def _redact_titles(session: Executor, registry: SessionRegistry, owner: str, par
 
 
 def _redact_title(registry: SessionRegistry, session: str, said: list[str]) -> None:
-    """Redact a session's titles if the newest or the first one quotes a text."""
-    head = registry.log.head(session)
-    if head is None or entry_of(head).erased or is_encrypted(head.entry):
-        return
-    (first,) = registry.get(session).reader.events(head.base, head.base + 1)
-    newest, begun = entry_of(head).title, getattr(first.event, "title", "")
-    kept = "" if _quotes(newest, said) else newest
-    if kept != newest or (TITLES not in entry_of(head).redacted and _quotes(begun, said)):
-        with suppress(ErasedError):  # meanwhile
-            registry.get(session).command([ev.SessionRenamed(kept, TITLES)])
+    """Redact a session's titles if one that is not redacted quotes a text."""
+    executor, titles, after = registry.get(session), list[str](), 0
+    while (head := registry.log.head(session)) and not (entry_of(head).erased or is_encrypted(head.entry)):
+        with suppress(ConflictError, ErasedError):  # meanwhile: look at what is new
+            version = executor.reader.version
+            for span in stream_spans(registry.log, session, after, version):
+                if isinstance(span.item, TITLED):
+                    titles = [] if getattr(span.item, "part", None) == TITLES else titles
+                    titles.append(span.item.title)
+            after = version
+            if any(_quotes(title, said) for title in titles):
+                kept = "" if _quotes(titles[-1], said) else titles[-1]
+                executor.commit([ev.SessionRenamed(kept, TITLES)], expected=version)
+            return
 
 
 def _quotes(title: str, said: list[str]) -> bool:

@@ -27,13 +27,15 @@ from projections.conversation.parts import (
     ToolPart,
 )
 from projections.conversation.state import Conversation
-from projections.conversation.text_pieces import texts_of
+from projections.conversation.text_pieces import empty, texts_of
 from projections.conversation.tool_events import TOOL_RULES, Rule
 
 
 def apply(state: Conversation, event: ev.Event, version: int, time: int) -> Conversation:
     """Apply one event; raises `UnknownEventError` for an unknown kind."""
     RULES.get(type(event), _unknown)(state, event, version, time)
+    if state.redacted:
+        _empty_again(state, event)
     return state
 
 
@@ -50,11 +52,20 @@ def apply_batch(state: Conversation, batch: Batch, version: int) -> tuple[Conver
             if rule is _rolled_back:
                 break
             rule(state, event, version, start + entry.after)
+            if state.redacted:
+                _empty_again(state, event)
             version += 1
         elif type(entry) is DeltaRun:
             state.apply_run(entry)
             version += entry.count
     return state, version
+
+
+def _empty_again(state: Conversation, event: ev.Event) -> None:
+    """Take out what an event added to a part that was redacted before."""
+    part = getattr(event, "part", None)
+    if part in state.redacted and (found := state.where.get(part)) is not None:
+        empty(found[1])
 
 
 def _nothing(state: Conversation, event: ev.Event, version: int, time: int) -> None:
@@ -190,7 +201,7 @@ def _part(state: Conversation, event: ev.PartStarted, _version: int, _time: int)
         if type(part) is OpaquePart:
             coverage.begin_provided(state, message, part)
     if type(kind) is Patch:
-        state.add_touches(tuple([FileTouch("written", path) for path in kind.files]))
+        state.add_touches(tuple([FileTouch("written", path, part=event.part) for path in kind.files]))
 
 
 def _ended(state: Conversation, event: ev.PartEnded, _version: int, _time: int) -> None:
@@ -235,11 +246,18 @@ def _redacted(state: Conversation, event: ev.PartRedacted, _version: int, _time:
         coverage.undo(state, event.part)  # its target is shown the messages again
     if found is not None and not found[1].redacted:
         found[1].redacted = True
+        empty(found[1])
+        state.redacted.add(event.part)
         state.mark_changed(found[0].id, event.part)
     carried = [compaction.carried for compaction in state.compactions.values() if compaction.carried is not None]
     for pin in (*state.pins.values(), *(pin for found in carried for pin in found.pins)):
         if pin.part == event.part and not pin.redacted:
-            pin.redacted, state.reshaped = True, True
+            pin.redacted, pin.pieces, state.reshaped = True, (), True
+    state.touches = {key: touch for key, touch in state.touches.items() if touch.part != event.part}
+    for one in carried:
+        if any(touch.part == event.part for touch in one.touches):
+            one.touches = tuple(touch for touch in one.touches if touch.part != event.part)
+            state.reshaped = True
 
 
 def _step_started(state: Conversation, event: ev.StepStarted, _version: int, _time: int) -> None:

@@ -34,6 +34,13 @@ class FileTouch(msgspec.Struct, array_like=True, gc=False, frozen=True):
     path: str = ""
     arguments: Body | None = None
     tool: str = ""
+    part: str = ""
+    """The newest that touched it so."""
+
+    @property
+    def key(self) -> object:
+        """The touch without its part."""
+        return self.access, self.path, self.arguments, self.tool
 
 
 class Carryover(msgspec.Struct, array_like=True, gc=False):
@@ -47,10 +54,10 @@ class Carryover(msgspec.Struct, array_like=True, gc=False):
         return bool(self.todos or self.pins or self.touches)
 
 
-def touches_of(tool: str, arguments: Content) -> tuple[FileTouch, ...]:
+def touches_of(part: str, tool: str, arguments: Content) -> tuple[FileTouch, ...]:
     """Return the files that a call touches; arguments stored as a body stay a reference."""
     if isinstance(arguments, str):
         paths = paths_of(tool, arguments)
-        return tuple(FileTouch(access_of(tool), path) for path in paths) if paths else ()
+        return tuple(FileTouch(access_of(tool), path, part=part) for path in paths) if paths else ()
     access = access_of(tool)
-    return (FileTouch(access, arguments=arguments, tool=tool),) if access else ()
+    return (FileTouch(access, arguments=arguments, tool=tool, part=part),) if access else ()

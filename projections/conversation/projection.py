@@ -14,7 +14,7 @@ class ConversationProjection:
     """Applies every event; `whole` keeps covered messages, otherwise they are evicted."""
 
     name = ""
-    version = 5
+    version = 6
     whole = True
 
     def initial(self) -> Conversation:

@@ -91,13 +91,15 @@ class Conversation:
         self.policy: Json | None = None
         self.todos: tuple[Todo, ...] = ()
         self.pins: dict[str, Pin] = {}
-        self.touches: dict[FileTouch, None] = {}
+        self.touches: dict[object, FileTouch] = {}
         """File touches of calls, each once, the newest last."""
         self.heard: tuple[str, int] = ("", 0)
         """Of the replies that were let go and end turns the one that has seen most, and how far."""
         self.newest_place: int = 0
         """Place of the newest message that is not the model's."""
         self.where: dict[str, tuple[Message, Part]] = {}
+        self.redacted: set[str] = set()
+        """The parts that are here without their content: an index."""
         self.users: dict[str, Message] = {}
         """The messages of users and of the program that have their place, in order."""
         self.unsettled: dict[str, Message] = {}
@@ -128,9 +130,8 @@ class Conversation:
         for name in [*self.split]:
             self.join_texts(self.messages[name])
         kept = {name: getattr(self, name) for name in StoredConversation.__struct_fields__}
-        for name in ("messages", "compactions", "pins"):
+        for name in ("messages", "compactions", "pins", "touches"):
             kept[name] = [*kept[name].values()]
-        kept["touches"] = [*self.touches]
         return pack(StoredConversation(**kept))
 
     @classmethod
@@ -143,11 +144,12 @@ class Conversation:
         found.messages = {message.id: message for message in plain.messages}
         found.compactions = {compaction.part: compaction for compaction in plain.compactions}
         found.pins = {pin.pin: pin for pin in plain.pins}
-        found.touches = dict.fromkeys(plain.touches)
+        found.touches = {touch.key: touch for touch in plain.touches}
         for message in plain.messages:
             found._index(message)
         found.newest_place = max((message.place for message in plain.messages if message.user), default=0)
         found.where = {part.id: (message, part) for message in plain.messages for part in message.parts}
+        found.redacted = {part.id for _, part in found.where.values() if part.redacted}
         found.asked = {
             part.id: part
             for message, part in found.where.values()
@@ -186,6 +188,8 @@ class Conversation:
         try:
             message, grown = self.where[delta.part]
         except KeyError:  # it was let go
+            return
+        if grown.redacted:
             return
         if type(grown) is TextPart or type(grown) is ReasoningPart:
             pieces = grown.pieces
@@ -272,14 +276,14 @@ class Conversation:
     def add_touches(self, touches: tuple[FileTouch, ...]) -> None:
         """A call touched these files."""
         for touch in touches:
-            self.touches.pop(touch, None)
-            self.touches[touch] = None
+            self.touches.pop(touch.key, None)
+            self.touches[touch.key] = touch
         while len(self.touches) > TOUCHES:
             del self.touches[next(iter(self.touches))]
 
     def to_carry(self) -> Carryover:
         """Return the carryover of a compaction that would complete now."""
-        return Carryover(self.todos, tuple(map(self._pinned, self.pins.values())), tuple(self.touches))
+        return Carryover(self.todos, tuple(map(self._pinned, self.pins.values())), tuple(self.touches.values()))
 
     def _pinned(self, pin: Pin) -> Pin:
         """The pin with what its part says now, or said when it was last seen."""

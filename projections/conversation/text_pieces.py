@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
+from eventlog import events as ev
+from eventlog.codec.redaction import blank
 from eventlog.values import Content
-from projections.conversation.parts import Part, ReasoningPart, SubtaskPart, TextPart, ToolPart
+from projections.conversation.parts import Part, ReasoningPart, StepPart, SubtaskPart, TextPart, ToolPart
 
 
 def join_part(part: Part) -> None:
@@ -57,3 +59,22 @@ def joined(pieces: list[Content]) -> list[Content]:
     if any(strings):
         result.append("".join(strings))
     return result
+
+
+_CONTENT = (
+    "pieces", "live", "metadata", "input", "output", "full", "error", "title", "details", "attachments", "replaced",
+    "reason",
+)  # fmt: skip
+
+
+def empty(part: Part) -> None:
+    """Take the content out of a redacted part, as a scrub does."""
+    if isinstance(part, StepPart):
+        return
+    bare = type(part)(part.id)
+    for name in part.__struct_fields__:
+        if name in _CONTENT:
+            setattr(part, name, getattr(bare, name))
+        elif name in {"file", "subtask", "note", "opaque"}:
+            born = blank(ev.PartStarted("", part.id, getattr(part, name)), (part.id,), digests=False)
+            setattr(part, name, cast("ev.PartStarted", born).kind)

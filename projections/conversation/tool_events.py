@@ -58,7 +58,7 @@ def _completed(state: Conversation, event: ev.ToolCompleted, _version: int, _tim
     tool.title, tool.details = event.title or tool.title, event.metadata
     tool.attachments = event.attachments
     if not late:  # an interruption has touched them
-        state.add_touches(touches_of(tool.tool, tool.input))
+        state.add_touches(touches_of(tool.id, tool.tool, tool.input))
 
 
 def _failed(state: Conversation, event: ev.ToolFailed, _version: int, _time: int) -> None:
@@ -69,7 +69,7 @@ def _failed(state: Conversation, event: ev.ToolFailed, _version: int, _time: int
         tool.error, tool.interrupted, tool.output = event.error, event.interrupted, event.output
         tool.details = event.metadata if event.metadata is not None else tool.details
         if tool.interrupted:  # how far it came is unknown
-            state.add_touches(touches_of(tool.tool, tool.input))
+            state.add_touches(touches_of(tool.id, tool.tool, tool.input))
 
 
 def _asked(state: Conversation, event: ev.CallAsked, _version: int, time: int) -> None:

@@ -20,11 +20,12 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.redaction import blank
+from eventlog.codec.redaction import blank, untitled
 from eventlog.errors import AlreadyExistsError, DamagedError
 from eventlog.events import LASTING
 from eventlog.history.ancestry import forked_from
-from eventlog.history.catalog import entry_of
+from eventlog.history.catalog import TITLES, entry_of
+from eventlog.history.forgotten import untitled_ranges
 from eventlog.history.ranges import covers
 from eventlog.logger import logger
 from eventlog.search.file import sqlite_errors
@@ -120,9 +121,11 @@ def _write(connection: sqlite3.Connection, session: Session, base: int) -> None:
                 _insert(connection, "calls", _call(name, message.id, part))
     _insert(connection, "sessions", _session(session, messages))
     effective = session.reader.effective_ranges(version)
-    redacted = {part for head, _ in forked_from(session.store.log, name) for part in entry_of(head).redacted}
+    redacted = {part for head, _ in forked_from(session.store.log, name) for part in entry_of(head).redacted} - {TITLES}
+    hidden = untitled_ranges(session.store.log, session.reader.ancestry())
     for recorded in session.events(base, version):
-        event = blank(recorded.event, redacted, digests=False)
+        shown = untitled(recorded.event) if covers(hidden, recorded.version) else recorded.event
+        event = blank(shown, redacted, digests=False)
         assert not isinstance(event, DeltaRun)
         record = event_record(replace(recorded, event=event))
         counts = isinstance(event, LASTING) or covers(effective, recorded.version)

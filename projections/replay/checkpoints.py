@@ -11,9 +11,11 @@ from functools import partial
 from hashlib import blake2b
 from typing import Generic, NamedTuple, TypeVar
 
-from eventlog.errors import ErasedError, EventlogError
+from eventlog.errors import EventlogError
+from eventlog.events import PartRedacted
 from eventlog.history import checkpoint_store
-from eventlog.history.ancestry import head_of
+from eventlog.history.ancestry import forked_from
+from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import Range, clipped
 from eventlog.log.contract import Log
 from eventlog.session.reader import SessionReader
@@ -74,23 +76,32 @@ class Checkpoints:
     ) -> int:
         """Store the state right after `version`, which leaves `forgotten` out; return its bytes.
 
-        Nothing is stored, in 0 bytes, if more was forgotten since.
-        Checkpoints that are too close together are evicted, and all of a session that was erased
-        meanwhile.
+        What was redacted after it is left out, as in the events after a scrub. Nothing is stored, in
+        0 bytes, if more was forgotten since. Checkpoints that are too close together are evicted,
+        and all of a session that was erased or redacted meanwhile.
         """
         mark = _mark(forgotten, version)
         if mark != _mark(source.forgotten(), version):
             return 0
-        data = mark + projection.encode(state)
+        redacted, data = self._redacted(source.id), projection.encode(state)
+        if redacted:
+            shown = projection.decode(data)
+            for part in redacted:
+                shown = projection.apply(shown, PartRedacted(part), version, 0)
+            data = projection.encode(shown)
+        data = mark + data
         most = max(4, min(MAX_CHECKPOINTS, MAX_BYTES // max(1, len(data))))
         checkpoint_store.save(
             self._log, _kind(projection), source.id, version, data, surplus=partial(_surplus, most=most)
         )
-        try:
-            head_of(self._log, source.id)
-        except ErasedError:
+        if redacted is None or redacted != self._redacted(source.id):
             checkpoint_store.forget(self._log, _kind(projection), source.id)
         return len(data)
+
+    def _redacted(self, session: str) -> list[str] | None:
+        """Return the redacted parts of a session and those above it; None if it was erased."""
+        entries = [entry_of(head) for head, _ in forked_from(self._log, session)]
+        return None if entries[0].erased else [part for entry in entries for part in entry.redacted]
 
     def leave(
         self, projection: Projection[S], source: SessionReader, version: int, state: S, forgotten: Sequence[Range]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
+from eventlog.history.catalog import TITLES
+from eventlog.history.forgotten import untitled_ranges
+from eventlog.history.ranges import covers
 from eventlog.session.session import Session
 from eventlog.values import Content, Text, Tool
 from projections.view.opening_words import opening
@@ -23,6 +28,7 @@ class FirstWords:
         self._tools: dict[int, list[str]] = {}
         self._of: dict[str, list[int]] = {}
         """By part: the places of the words that it has, or that quote it."""
+        self._titles: list[int] = []
 
     def event(self, event: ev.Event, version: int) -> None:
         """Note what an event begins, says or takes back."""
@@ -42,6 +48,7 @@ class FirstWords:
                 self._say(version, event.error, event.part)
             case ev.SessionRenamed():
                 self._say(version, event.title, event.part)
+                self._titles.append(version)
             case ev.PartEdited() if event.part in self._place:
                 self._said[self._place[event.part]] = [event.text]
             case _:
@@ -65,7 +72,8 @@ class FirstWords:
     def by_version(self, session: Session) -> dict[int, str]:
         """Return the words by the version of the event that added, ended or named something."""
         found = {place: opening("-> " + ", ".join(tools)) for place, tools in self._tools.items()}
-        said = self._said | {
-            place: [REDACTED] for part in session.reader.redactions() for place in self._of.get(part, ())
-        }
+        untitled = untitled_ranges(session.store.log, session.reader.ancestry())
+        hidden = [version for version in self._titles if covers(untitled, version)]
+        hidden += chain.from_iterable(self._of.get(part, ()) for part in session.reader.redactions() if part != TITLES)
+        said = self._said | {place: [REDACTED] for place in hidden}
         return found | {place: opening("".join(map(session.text, words))) for place, words in said.items()}

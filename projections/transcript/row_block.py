@@ -18,6 +18,7 @@ from eventlog.events import MessagePromoted, MessageRemoved, PartRedacted, PartR
 from projections.conversation import apply
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
+from projections.conversation.text_pieces import empty
 from projections.replay.canonical import pack, unpack
 from projections.transcript.coverage import Coverages, PlacedEvent, order_of
 from projections.transcript.message import LargeText, TranscriptMessage, frozen_message, redacted_part
@@ -60,6 +61,9 @@ class RowBlock(msgspec.Struct, array_like=True):
             whole = message.user or message.finished is not None
             if index == last or not whole or any(part.open for part in row.parts):
                 stretch.state.join_texts(message)
+                for part in message.parts:
+                    if part.redacted:
+                        empty(part)
                 block.open.append((index, message))
         return block
 

@@ -8,7 +8,10 @@ its parents.  The log checks the bytes, with a checksum or a key.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
 
+from eventlog.codec.redaction import blank
+from eventlog.history.ancestry import forked_from
 from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import key_of
 from eventlog.history.derived import store
@@ -16,6 +19,9 @@ from eventlog.history.effective_history import StreamRange
 from eventlog.session.session import Session
 from projections.transcript.row_block import RowBlock
 from projections.transcript.stretch import Ranges
+
+if TYPE_CHECKING:
+    from eventlog.events import Event
 
 KIND = "rows 3"
 """Kind of checkpoint; the number changes when the same events give other rows."""
@@ -58,8 +64,16 @@ class RowStore:
         """Store rows up to version `high`, and delete those up to the versions that they replace.
 
         `redacted` are parts that they hide. Rows that only some of their readers hide are not
-        stored. A log that takes nothing now is left alone: the next reader makes the rows again.
+        stored, nor rows of events that were read before a redaction. A log that takes nothing now
+        is left alone: the next reader makes the rows again.
         """
+        hidden = {part for head, _ in forked_from(self._log, self._session) for part in entry_of(head).redacted}
+        if any(part.id in hidden and not part.redacted for row in block.rows for part in row.parts):
+            return
+        block.deferred = [
+            placed._replace(event=cast("Event", blank(placed.event, hidden, digests=False)))
+            for placed in block.deferred
+        ]
         owner = self._owner(block.low, high, block.ranges)
         if owner != self._session and not set(redacted) <= self._redacted_for_all(owner):
             return

@@ -26,7 +26,7 @@ class TranscriptProjection(ConversationProjection):
     """The projection of all messages; its state grows with the history."""
 
     name = "transcript"
-    version = 4
+    version = 5
     whole = True
 
 

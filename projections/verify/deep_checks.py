@@ -50,8 +50,9 @@ def _checkpoints(projection: Projection[Any], session: Session, version: int, pr
     source = session.reader
     checkpoints = Checkpoints(session.store.log)
     for at, state, _ in checkpoints.valid(projection, source, version, version):
-        state = redact_parts(projection, state, source.inherited_redactions(), source, at)  # noqa: PLW2901 - as shown now
-        if projection.encode(state) != projection.encode(replay(projection, source, at).state):
+        states = state, replay(projection, source, at).state
+        found = {projection.encode(redact_parts(projection, one, source.redactions(at), source, at)) for one in states}
+        if len(found) > 1:  # as shown now
             problems.append(Problem(f"{projection.name}: the checkpoint differs from a replay", at))
 
 

@@ -12,7 +12,10 @@ import eventlog
 from eventlog import events as ev
 from projections import Transcript
 from projections.cli.exits import Exit
+from projections.reports.timeline import timeline
+from projections.view.part_rendering import REDACTED
 from tests.support.cli_runner import Cli, on_terminal, valid
+from tests.support.sample_sessions import started
 
 COSTS = ("0.02", "0.03", None, "0.0004")
 PLAIN = re.compile(r"\x1b\[[0-9;]*m|\r")
@@ -159,3 +162,23 @@ def test_words_are_shown_until_they_are_redacted(tmp_path: Path, cli: Cli, of: s
     found = cli("timeline", of, "--json").json["entries"]
     assert "secret" not in str(found)
     assert "a title of its own" in str(found)
+
+
+def test_the_timeline_hides_the_titles_that_are_redacted_and_no_other(tmp_path: Path) -> None:
+    """Titles before the one that was kept are hidden, in forks of before and after, too."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session()
+        asked = session.user("the secret of the vault")
+        session.rename("the secret")
+        early = session.fork()
+        session.rename("Better")
+        session.redact(started(session, {asked})[0])
+        session.rename("Later")
+        late = session.fork()
+        session.rename("Last")
+        for shown, words in (
+            (session, [REDACTED, REDACTED, "Better", "Later", "Last"]),
+            (early, [REDACTED, ""]),
+            (late, [REDACTED, REDACTED, "Better", "Later"]),
+        ):
+            assert [entry.words for entry in timeline(shown).entries if entry.kind == "renamed"] == words

@@ -122,6 +122,23 @@ def test_hidden_and_redacted_texts(store: Store, tmp_path: Path) -> None:
     assert b"secret" not in path.read_bytes()
 
 
+@pytest.mark.parametrize("inherited", [False, True])
+def test_redacted_titles(tmp_path: Path, *, inherited: bool) -> None:
+    """A title that went with a redacted text is in no event of the file; the kept one is."""
+    path = tmp_path / "titles.db"
+    with eventlog.open("memory:") as store:
+        session = store.create_session(title="secret")
+        session.user("secret words", id="s")
+        session.rename("secret words")
+        session.rename("Better")
+        fork = session.fork(title="secret")
+        session.redact(next(Transcript(session).newest_first()).parts[0].id)
+        write_sqlite([session, fork], path, inherited=inherited)
+    assert asked(path, "SELECT title FROM sessions") == [("Better",), ("",)]
+    assert asked(path, "SELECT session FROM events WHERE data LIKE '%Better%'")[0] == (session.id,)
+    assert b"secret" not in path.read_bytes()
+
+
 def test_an_existing_file_is_not_written_into(tmp_path: Path) -> None:
     """A file that is there is refused by its name, and stays: the command writes a new one."""
     path = tmp_path / "all.db"

@@ -29,7 +29,7 @@ from projections.transcript.row_store import KIND
 from projections.transcript.transcript import Transcript, TranscriptProjection
 from tests.support.compactions import compacted
 from tests.support.engines import ENGINES, Engine
-from tests.support.sample_sessions import read_by
+from tests.support.sample_sessions import read_by, started
 from tests.support.verifying import report_of
 
 ROWS = b"checkpoint\0rows 3\0"
@@ -246,6 +246,24 @@ def test_rows_made_after_a_redaction_do_not_hold_it(store: eventlog.Store) -> No
         assert SECRET not in str(Transcript(one).oldest_first())
     assert rows_of(store)
     assert not [value for _, value in store.log.scan_derived(ROWS) if SECRET.encode() in value]
+
+
+def test_a_reader_from_before_a_scrub_stores_no_row_of_what_was_redacted(tmp_path: Path) -> None:
+    """Neither in the rows, nor in changes that wait for older ones."""
+    with eventlog.open(tmp_path / "s") as store:
+        session = store.create_session(id="a")
+        asked = [session.user(f"say {text}") for text in (SECRET, "nothing")]
+        talk(session)
+        parts = started(session, asked)
+        session.edit_part(parts[1], f"say {SECRET}")
+        talk(session, 4)
+        reader = Transcript(session).newest_first()
+        assert next(message for message in reader if message.version < session.version - 16)
+        for part in parts:
+            session.redact(part)
+        store.scrub()
+        assert list(reader)
+        assert not [value for _, value in store.log.scan_derived(ROWS) if SECRET.encode() in value]
 
 
 def test_a_fork_that_redacts_alone_hides_nothing_from_its_parent(store: eventlog.Store) -> None:

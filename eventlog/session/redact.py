@@ -20,7 +20,7 @@ from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.large_texts import BYTES
 from eventlog.codec.payload import is_encrypted, is_foreign
-from eventlog.codec.redaction import TITLED, contents, part_of
+from eventlog.codec.redaction import contents, part_of
 from eventlog.errors import ConflictError, DataError, ErasedError, NotFoundError
 from eventlog.history.ancestry import stream_spans
 from eventlog.history.catalog import TITLES, entry_of
@@ -115,17 +115,19 @@ def _redact_titles(session: Executor, registry: SessionRegistry, owner: str, par
 
 def _redact_title(registry: SessionRegistry, session: str, said: list[str]) -> None:
     """Redact a session's titles if one that is not redacted quotes a text."""
-    executor, titles, after = registry.get(session), list[str](), 0
+    executor = registry.get(session)
     while (head := registry.log.head(session)) and not (entry_of(head).erased or is_encrypted(head.entry)):
         with suppress(ConflictError, ErasedError):  # meanwhile: look at what is new
-            version = executor.reader.version
-            for span in stream_spans(registry.log, session, after, version):
-                if isinstance(span.item, TITLED):
-                    titles = [] if getattr(span.item, "part", None) == TITLES else titles
-                    titles.append(span.item.title)
-            after = version
+            with executor.reader.deciding() as state:
+                version, entries = state.version, [*state.titles.newest_entries()]
+            titles = list[str]()
+            for at, _ in entries:
+                (found,) = executor.reader.events(at - 1, at)
+                titles.append(getattr(found.event, "title", ""))
+                if at <= head.base + 1 or getattr(found.event, "part", None) == TITLES:
+                    break
             if any(_quotes(title, said) for title in titles):
-                kept = "" if _quotes(titles[-1], said) else titles[-1]
+                kept = "" if _quotes(titles[0], said) else titles[0]
                 executor.commit([ev.SessionRenamed(kept, TITLES)], expected=version)
             return
 

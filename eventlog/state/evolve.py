@@ -22,8 +22,13 @@ def evolve(state: State, event: ev.Event) -> None:
         change(state, event)
 
 
+def _titled(state: State, _: object) -> None:
+    state.add(state.titles.recent, ())
+
+
 def _began(state: State, event: ev.SessionStarted | ev.SessionForked | ev.ShelfStarted) -> None:
     state.set("started", state.version)
+    _titled(state, event)
     if isinstance(event, ev.SessionForked) and state.interrupt_pending():
         state.add(state.interrupts, "answered")
     if isinstance(event, ev.SessionForked) and (waits := waiting(state)):  # the parent's, not to run here as well
@@ -189,6 +194,7 @@ EVOLVE: dict[type, Callable[[State, Any], None]] = {
     ev.SessionStarted: _began,
     ev.SessionForked: _began,
     ev.ShelfStarted: _began,
+    ev.SessionRenamed: _titled,
     ev.UserMessageAdded: _user,
     ev.AssistantMessageStarted: _assistant,
     ev.MessageFinished: _finished,

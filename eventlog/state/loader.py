@@ -25,7 +25,7 @@ from eventlog.state.state import State
 from eventlog.state.stored import canonical, decode_messages, decode_state, encode_state, mark_stored
 from eventlog.state.stored_facts import StoredMessages, StoredRows
 
-STATE = "state 12"
+STATE = "state 13"
 """Kind of the checkpoints; the number is that of the format and its meaning."""
 UNDO_ENTRIES = 4096
 """Undo entries retained while committed events are applied.

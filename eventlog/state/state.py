@@ -25,6 +25,8 @@ from eventlog.state.version_log import VersionLog
 
 GOES_ON = ("tool-calls", "tool_calls", "tool_use", "unknown", None)
 """Reasons of a finished reply after which the model is called again."""
+LOGS = ("opens", "users", "counts", "removals", "files", "asks", "tools", "titles")
+"""The attributes of a state that are a `VersionLog`."""
 _OF_RESULT = CODES["pruned"], CODES["restored"]
 _OF_ARGUMENTS = CODES["arguments-pruned"], CODES["arguments-restored"]
 
@@ -53,6 +55,8 @@ class State:
         """Which calls were asked and have no result, each time that changed."""
         self.tools: VersionLog = VersionLog("tools")
         """The events that recorded the tools."""
+        self.titles: VersionLog = VersionLog("titles")
+        """The events that gave a title, rolled back or not."""
         self.removals: VersionLog = VersionLog("removals")
         """Removals of messages, each with the version that added the message."""
         self.forgotten: tuple[Range, ...] = ()
@@ -279,8 +283,8 @@ class State:
         else:
             del undo[: next(index for index, entry in enumerate(undo) if entry[0] > version)]
         if len(self.hot_messages) >= self.facts.archive_at:
-            for log in (self.opens, self.users, self.counts, self.removals, self.asks, self.tools, self.files):
-                log.pack(version)
+            for name in LOGS:
+                getattr(self, name).pack(version)
             staying = {*self.open_messages(), self.last_message}
             self.facts.archive_older(staying, version if undo else None)
 

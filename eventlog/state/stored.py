@@ -17,13 +17,12 @@ from eventlog.compression import pack, unpack
 from eventlog.history.effective_history import History
 from eventlog.state.archive import FactArchive
 from eventlog.state.facts import MessageFacts, PinFacts
-from eventlog.state.state import State
+from eventlog.state.state import LOGS, State
 from eventlog.state.stored_facts import FACTS, Source, StoredArchive, StoredFacts, StoredMessages, StoredRows
 from eventlog.state.version_log import StoredLog, VersionLog
 
 Row = tuple[str, int, bytes | None]
 """A row beside a checkpoint: kind, number, and bytes or None to delete it."""
-LOGS = ("opens", "users", "counts", "removals", "files", "asks", "tools")
 
 
 class ArchiveSummary(msgspec.Struct, array_like=True):

@@ -76,7 +76,7 @@ class Checkpoints:
     ) -> int:
         """Store the state right after `version`, which leaves `forgotten` out; return its bytes.
 
-        What was redacted after it is left out, as in the events after a scrub. Nothing is stored, in
+        What was redacted after it is left out, as in events after a scrub. Nothing is stored, in
         0 bytes, if more was forgotten since. Checkpoints that are too close together are evicted,
         and all of a session that was erased or redacted meanwhile.
         """

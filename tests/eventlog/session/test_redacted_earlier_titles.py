@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import eventlog
-from eventlog.history.ancestry import stream_spans
+from eventlog.session.redact import _quotes
 from eventlog.testing.file_search import files_with
 from projections.verify.verify import verify
 from tests.support.sample_sessions import started
@@ -59,12 +58,12 @@ def test_a_title_given_during_a_redaction_is_kept_or_goes(
         session = store.create_session(title=SECRET)
         asked = session.user(f"{SECRET}, again and again")
 
-        def late(*place: Any) -> Any:
-            yield from stream_spans(*place)
+        def late(title: str, said: list[str]) -> bool:
             if session.info.title == SECRET:
                 session.rename(given)
+            return _quotes(title, said)
 
-        monkeypatch.setattr("eventlog.session.redact.stream_spans", late)
+        monkeypatch.setattr("eventlog.session.redact._quotes", late)
         session.redact(started(session, {asked})[0], search=False)
         assert session.info.title == ("Better" if given == "Better" else "")
         store.scrub()

@@ -97,7 +97,7 @@ def test_what_a_redacted_part_is_told_later_is_in_no_state(tmp_path: Path) -> No
         for projection in (PROJECTION, TranscriptProjection()):
             state = loop.state_at(session, projection).state
             assert SECRET.encode() not in projection.encode(state)
-            Checkpoints(store.log).save(projection, session.reader, session.version, state)
+            Checkpoints(store.log).save(projection, session.reader, session.version, state, ())
         assert verify(store, deep=True).sound
         store.scrub()
         assert verify(store, deep=True).sound

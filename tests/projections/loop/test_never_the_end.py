@@ -303,13 +303,11 @@ def test_one_report_that_is_not_of_its_request_blocks_nothing(report: Tokens, be
             assert step == Stop("finished")
 
 
-@pytest.mark.parametrize("report", [lambda _: 40, lambda _: 900, lambda _: 1_500, lambda counted: counted // 5])
-def test_a_provider_that_reports_too_little_fills_no_window(
-    store: eventlog.Store, report: Callable[[int], int]
-) -> None:
+@pytest.mark.parametrize("report", [40, 900, 1_500, None])
+def test_a_provider_that_reports_too_little_fills_no_window(store: eventlog.Store, report: int | None) -> None:
     """Requests stay below the limit where usage lacks what was read from a cache."""
     session = store.create_session()
-    loop = Loop(session, lambda request: Reply("said " * 90, tokens=report(request.counted)), {}, SMALL, LIMITS)
+    loop = Loop(session, lambda request: Reply("said " * 90, tokens=report or request.counted // 5), {}, SMALL, LIMITS)
     for number in range(60):
         session.user(f"question {number} " + "word " * 120)
         assert loop.run() == Stop("finished")

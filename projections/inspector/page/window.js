@@ -198,7 +198,10 @@ function Freed({ id, changes, points }) {
     <div class="scroll-x" tabindex="0"><table>
       <thead><tr><th>version</th><th>what</th><th class="n">before</th><th class="n">after</th><th class="n">change</th></tr></thead>
       <tbody>${changes.map((jump) => {
-        const [before, after] = [at.get(jump.version - 1), at.get(jump.version)];
+        // a provider's compaction counts from the next request on, once its answer has ended
+        const isLate = jump.kind === "provider-compaction";
+        const before = at.get(jump.version - 1);
+        const after = isLate ? points.find((point) => point.version > jump.version) : at.get(jump.version);
         return html`<tr class=${jump.hidden ? "unseen" : ""}><td><a href=${link("s", id, "versions") + `?at=${jump.version}`}>v${count(jump.version)}</a></td><td>${jumpWords(jump).replace(/ cleared \(policy .*\)$/, "")}</td><td class="n">${count(before?.total)}</td><td class="n">${count(after?.total)}</td><td class="n"><b>${before && after ? signed(after.total - before.total) : jump.kind === "pruned" && jump.tokens ? html`<span title="as it was recorded; this version was not counted">≈ ${signed(-jump.tokens)}</span>` : "–"}</b></td></tr>`;
       })}</tbody>
     </table></div>

@@ -21,6 +21,7 @@ from projections.inspector.room import Room
 from projections.verify.verify import verify
 from tests.eventlog.search.test_damaged_commits import damage
 from tests.eventlog.search.test_damaged_commits import filled as filled_in_blocks
+from tests.projections.view.test_opaque_compactions import ANSWERS, CLAUDE
 from tests.support.inspected_store import LARGE, hostile, inspected_store
 from tests.support.inspector_server import serving
 from tests.support.shared import shared_path
@@ -321,6 +322,27 @@ def test_the_summary_of_a_compaction_is_one_click_away(page: Page, served: tuple
     below = "(one, slider) => one.getBoundingClientRect().top >= slider.getBoundingClientRect().bottom"
     assert summary.evaluate(below, slider.element_handle())
     assert summary.evaluate("one => one.getBoundingClientRect().top < innerHeight - 100")
+
+
+def test_a_compaction_of_the_provider_is_counted_in_the_next_request(page: Page, served: tuple[Path, str]) -> None:
+    """Its row has what the next step was sent: the history is there until its answer ends."""
+    with eventlog.open(served[0]) as store:
+        session = store.create_session(id="provider")
+        for text in ("first " * 3_000, "second", "third"):
+            session.user(text)
+            with session.assistant(CLAUDE) as reply:
+                if text == "second":
+                    reply.fill(ANSWERS[CLAUDE])
+                else:
+                    reply.add_text("one")
+                    reply.finish()
+    page.goto(f"{served[1]}#/s/provider/window")
+    page.locator("#now").wait_for()
+    row = page.get_by_role("row", name=re.compile("compaction of the provider"))
+    before, after = (int(cell.replace(",", "")) for cell in row.locator("td").all_inner_texts()[2:4])
+    assert after < before / 10
+    with eventlog.open(served[0]) as store:
+        store.erase("provider")
 
 
 def test_the_window_is_drawn_and_told(page: Page, served: tuple[Path, str]) -> None:

@@ -115,9 +115,9 @@ def _redact_titles(session: Executor, registry: SessionRegistry, owner: str, par
 
 def _redact_title(registry: SessionRegistry, session: str, said: list[str]) -> None:
     """Redact a session's titles if one that is not redacted quotes a text."""
-    executor = registry.get(session)
     while (head := registry.log.head(session)) and not (entry_of(head).erased or is_encrypted(head.entry)):
         with suppress(ConflictError, ErasedError):  # meanwhile: look at what is new
+            executor = registry.get(session)
             with executor.reader.deciding() as state:
                 version, entries = state.version, [*state.titles.newest_entries()]
             titles = list[str]()

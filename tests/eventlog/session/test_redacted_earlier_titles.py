@@ -49,6 +49,20 @@ def test_a_title_between_others_of_a_subsession_goes_with_the_call(tmp_path: Pat
         assert SECRET not in str([recorded.event for recorded in child.events()])
 
 
+def test_a_part_that_a_fork_kept_of_an_erased_session_is_redacted(tmp_path: Path) -> None:
+    """The session that said it is gone; the titles of its forks go with the part."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(title="New chat")
+        asked = session.user(f"{SECRET}, again and again")
+        fork = session.fork()
+        fork.rename(SECRET)
+        fork.rename("Better")
+        store.erase(session.id, forks="keep")
+        fork.redact(started(fork, {asked})[0])
+        store.scrub()
+        assert SECRET not in str([recorded.event for recorded in fork.events()])
+
+
 @pytest.mark.parametrize("given", ["Better", f"{SECRET}, again"])
 def test_a_title_given_during_a_redaction_is_kept_or_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str

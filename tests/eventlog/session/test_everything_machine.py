@@ -773,6 +773,11 @@ class Everything(RuleBasedStateMachine):
             if said.forgotten or redacted or text not in living:
                 assert files_with(self.engine.path, text) == [], (said.kind, text)
         self.secrets = [(said, text) for said, text in self.secrets if text in living]
+        kept = {found for model in self.models.values() for found in model.now.values.values()}
+        for model in self.models.values():  # a fork at an earlier version has no value that is freed
+            for version, then in model.at.items():
+                left = {key: found for key, found in then.values.items() if found in kept}
+                model.at[version] = then._replace(values=left)
         self.engine.close_stores()
         self.open()
         self.cursor = None
